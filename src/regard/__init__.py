@@ -1,0 +1,32 @@
+"""Regard shows what attention does, in any PyTorch model, at any length: exact numbers and pictures in O(n) memory."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from regard.attention import attend, observe, weights
+from regard.bias import alibi, relative
+from regard.errors import RegardError
+from regard.masks import causal, dense, documents, near, padding, prefix, random, strided, tokens
+
+if TYPE_CHECKING:
+    from regard.storage import load
+    from regard.watch import watch
+
+__all__ = [
+    "RegardError", "alibi", "attend", "causal", "dense", "documents", "load", "near", "observe", "padding",
+    "prefix", "random", "relative", "strided", "tokens", "watch", "weights",
+]  # fmt: skip
+
+_LATE = {"watch": "regard.watch", "load": "regard.storage"}
+_PACKAGES = ("draw", "page", "statistics")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is not needed for computing when it is first asked for."""
+    if name in _LATE:
+        return getattr(importlib.import_module(_LATE[name]), name)
+    if name in _PACKAGES:
+        return importlib.import_module(f"regard.{name}")
+    raise AttributeError(f"module 'regard' has no attribute {name!r}")

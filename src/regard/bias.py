@@ -1,0 +1,184 @@
+"""What is added to the scores after scale and softcap, as frozen values that are evaluated tile by tile.
+
+Knows how to write itself onto a tile; never n × n unless the user hands over a dense tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from regard.axes import Sizes
+from regard.errors import ArgumentError, ShapeError
+from regard.window import Window
+
+Index = tuple[slice, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Bias:
+    """Base of the biases. A new one has `apply` and, if it holds a tensor that can be learned, names it `values`.
+
+    `may_block` says whether it can write −inf, which blocks a key as a mask does.
+    """
+
+    may_block: ClassVar[bool] = False
+
+    @property
+    def parameter(self) -> Tensor | None:
+        """The tensor that gradients flow to, if any."""
+        return getattr(self, "values", None)
+
+    def apply(self, scores: Tensor, window: Window) -> Tensor:
+        """Scores of one tile `(batch, heads, q, k)` with the bias added."""
+        raise NotImplementedError
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise ShapeError where the bias does not fit a call of these sizes."""
+
+    def at(self, offset: int) -> Bias:
+        """The same bias for a call whose first query has this position."""
+        return self
+
+    def part(self, window: Window, values: Tensor | None = None) -> tuple[Bias, Index]:
+        """The bias of one tile alone, and where its tensor lies in `parameter`: what the backward pass needs."""
+        return self, ()
+
+    def with_values(self, values: Tensor) -> Bias:
+        """The same bias holding another tensor."""
+        return replace(self, values=values)  # type: ignore[call-arg]
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Bias):
+    """A tensor `(1|batch, 1|heads, 1|queries, 1|keys)` added to the scores.
+
+    `row` is the position of its first row and `column` that of its first column.
+    """
+
+    may_block: ClassVar[bool] = True
+    values: Tensor
+    row: int = 0
+    column: int = 0
+
+    def __post_init__(self) -> None:
+        if self.values.ndim not in (2, 4) or not self.values.is_floating_point():
+            raise ShapeError(
+                "a dense bias must be a floating tensor (queries, keys) or (batch, heads, queries, keys), "
+                f"got {self.values.dtype} {tuple(self.values.shape)}"
+            )
+        if self.values.ndim == 2:
+            object.__setattr__(self, "values", self.values[None, None])
+
+    def check(self, sizes: Sizes) -> None:
+        """Every axis is 1 or that of the call."""
+        want = (sizes.batch, sizes.heads, sizes.queries, sizes.keys)
+        if any(have not in (1, size) for have, size in zip(self.values.shape, want, strict=True)):
+            raise ShapeError(f"bias must broadcast to (batch, heads, queries, keys) = {want}, got {tuple(self.values.shape)}")
+
+    def at(self, offset: int) -> Dense:
+        """Rows are the call's queries, so they move with the first one."""
+        return replace(self, row=offset)
+
+    def _index(self, window: Window) -> Index:
+        rows = slice(window.q0 - self.row, window.q1 - self.row) if self.values.shape[2] > 1 else slice(None)
+        columns = slice(window.k0 - self.column, window.k1 - self.column) if self.values.shape[3] > 1 else slice(None)
+        return slice(None), slice(None), rows, columns
+
+    def apply(self, scores: Tensor, window: Window) -> Tensor:
+        """Add the tile's slice."""
+        return scores + self.values[self._index(window)].to(scores.dtype)
+
+    def part(self, window: Window, values: Tensor | None = None) -> tuple[Bias, Index]:
+        """The tile's slice as a bias of its own."""
+        index = self._index(window)
+        return Dense(self.values[index], window.q0, window.k0), index
+
+
+@dataclass(frozen=True, eq=False)
+class Alibi(Bias):
+    """−slope · |q − k|, one slope per head, `(heads,)` (Press et al. 2022, arXiv 2108.12409)."""
+
+    values: Tensor
+
+    def check(self, sizes: Sizes) -> None:
+        """One slope per head."""
+        if self.values.shape != (sizes.heads,):
+            raise ShapeError(f"alibi needs one slope per head, ({sizes.heads},), got {tuple(self.values.shape)}")
+
+    def apply(self, scores: Tensor, window: Window) -> Tensor:
+        """Subtract slope times distance."""
+        distance = (window.q(scores.device) - window.k(scores.device)).abs().to(scores.dtype)
+        return scores - self.values.to(scores.dtype).view(1, -1, 1, 1) * distance
+
+
+@dataclass(frozen=True, eq=False)
+class Relative(Bias):
+    """A table `(heads, 2·reach + 1)` looked up by k − q, which is held within ±reach (Raffel et al. 2020, T5)."""
+
+    values: Tensor
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or self.values.shape[1] % 2 == 0:
+            raise ShapeError(f"a relative table must be (heads, 2·reach + 1), got {tuple(self.values.shape)}")
+
+    def check(self, sizes: Sizes) -> None:
+        """One row per head, or one for all."""
+        if self.values.shape[0] not in (1, sizes.heads):
+            raise ShapeError(f"a relative table needs {sizes.heads} rows (heads) or 1, got {self.values.shape[0]}")
+
+    def apply(self, scores: Tensor, window: Window) -> Tensor:
+        """Add the table's entries."""
+        reach = self.values.shape[1] // 2
+        place = (window.k(scores.device) - window.q(scores.device)).clamp(-reach, reach) + reach
+        return scores + self.values.to(scores.dtype)[:, place]
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreMod(Bias):
+    """FlexAttention's `score_mod(score, batch, head, q_index, kv_index)`, evaluated per tile.
+
+    `q_index` counts the call's queries from 0, as FlexAttention does, whatever their position.
+    """
+
+    may_block: ClassVar[bool] = True
+    function: Callable[..., Any]
+
+    def apply(self, scores: Tensor, window: Window) -> Tensor:
+        """Map the function over the tile."""
+        device = scores.device
+        batch = torch.arange(scores.shape[0], device=device)
+        head = torch.arange(scores.shape[1], device=device)
+        q = window.q(device)[:, 0] - window.offset
+        k = window.k(device)[0]
+        mapped = self.function
+        for axes in ((0, None, None, None, 0), (0, None, None, 0, None), (0, None, 0, None, None), (0, 0, None, None, None)):
+            mapped = torch.vmap(mapped, in_dims=axes)
+        return mapped(scores, batch, head, q, k).to(scores.dtype)
+
+
+def alibi(slopes: Tensor | Sequence[float]) -> Bias:
+    """ALiBi: −slope · |q − k| with one slope per head. See `Alibi`."""
+    return Alibi(torch.as_tensor(slopes, dtype=torch.get_default_dtype()) if not isinstance(slopes, Tensor) else slopes)
+
+
+def relative(table: Tensor) -> Bias:
+    """A relative position bias: `table[head, clamp(k − q, ±reach) + reach]`. See `Relative`."""
+    return Relative(table)
+
+
+def as_bias(bias: Bias | Tensor | None) -> Bias | None:
+    """A tensor becomes a dense bias; values and None pass.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    if bias is None or isinstance(bias, Bias):
+        return bias
+    if isinstance(bias, Tensor):
+        return Dense(bias)
+    raise ArgumentError(f"bias must be a tensor, rg.alibi(…), rg.relative(…) or None, got {type(bias).__name__}")

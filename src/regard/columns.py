@@ -1,0 +1,62 @@
+"""Linear statistics: a column φ(query, key) whose mean under the weights is the statistic.
+
+A new linear statistic is a new column; no engine changes. Knows positions, not scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.window import Window
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the state.
+
+    Attributes:
+        name: its place in the state; two columns of one name are the same column.
+        phi: the tile of φ, broadcasting to `(batch, heads, q, k)`.
+        touches: False where φ is 0 on a whole window, so that the tile costs nothing.
+        power: 1, 2: φ is that power of the key's position, which an engine may take from its own sums of positions;
+            0: no such short cut. `distance` is |q − k|, which away from the diagonal is one too.
+    """
+
+    name: str
+    phi: Callable[[Window, torch.device], Tensor]
+    touches: Callable[[Window], bool] = lambda window: True
+    power: int = 0
+
+
+POSITION = Column("position", lambda w, d: w.k(d), power=1)
+SQUARE = Column("square", lambda w, d: w.k(d) ** 2, power=2)
+DISTANCE = Column("distance", lambda w, d: (w.q(d) - w.k(d)).abs())
+
+
+def first(count: int) -> Column:
+    """1 on the first `count` keys."""
+    return Column("first", lambda w, d: w.k(d) < count, lambda w: w.k0 < count)
+
+
+def band(name: str, low: int, high: int) -> Column:
+    """1 where low ≤ k − q ≤ high."""
+
+    def phi(w: Window, device: torch.device) -> Tensor:
+        step = w.k(device) - w.q(device)
+        return (low <= step) & (step <= high)
+
+    return Column(name, phi, lambda w: w.k0 - w.q1 < high and w.k1 - w.q0 > low)
+
+
+def group(name: str, members: Tensor) -> Column:
+    """1 on named keys; `members` is boolean, `(keys,)` or `(batch, keys)`."""
+
+    def phi(w: Window, device: torch.device) -> Tensor:
+        part = members[..., w.columns].to(device)
+        return part if part.ndim == 1 else part[:, None, None, :]
+
+    return Column(f"group:{name}", phi)

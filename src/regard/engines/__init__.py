@@ -1,0 +1,40 @@
+"""The engines: modules with `name`, `refuses`, `rows` and `columns`. Knows how to pick one, and says which ran.
+
+- `rows(query, key, value, spec, want) -> State` is the first fold, differentiable;
+- `columns(query, key, spec, lse, want) -> Sums` is the second;
+- `refuses(query, key, value, spec, want) -> str | None` says why it will not take a case.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from torch import Tensor
+
+from regard.engines import tiles
+from regard.errors import EngineError
+from regard.spec import Spec
+from regard.statistics import Wanted
+
+ENGINES: tuple[ModuleType, ...] = (tiles,)  # in the order in which "auto" asks them
+
+
+def choose(
+    name: str, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted
+) -> ModuleType:
+    """The engine of that name, or with "auto" the first that takes the case.
+
+    Raises:
+        EngineError: there is no such engine, or it refuses; asking by name never falls back.
+    """
+    known = [engine.name for engine in ENGINES]
+    if name != "auto" and name not in known:
+        raise EngineError(f'engine must be "auto" or one of {known}, got {name!r}')
+    reasons = []
+    for engine in ENGINES:
+        if name in ("auto", engine.name):
+            reason = engine.refuses(query, key, value, spec, want)
+            if reason is None:
+                return engine
+            reasons.append(f"{engine.name}: {reason}")
+    raise EngineError(f"no engine takes this case: {'; '.join(reasons)}")

@@ -1,0 +1,129 @@
+"""The gradient of the first fold: the tiles are computed again, so memory stays O(n).
+
+With p = e^(score − m) the state is l = Σ p, u = Σ p·x, r = Σ p², o = Σ p·value, c = Σ p·φ, hence
+
+    d score = p · (g_l + g_u·(x + 1) + 2·g_r·p + g_o·value + g_c·φ),
+
+and what a reader makes of the state (output, lse, entropy, …) is plain torch, which autograd differentiates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from regard.axes import sizes_of
+from regard.spec import Spec
+from regard.state import State
+from regard.statistics import Wanted
+from regard.tiles import scores, shape_of, walk
+from regard.window import Window
+
+
+def kept(p: Tensor, window: Window, want: Wanted) -> Tensor:
+    """Dropout's factors for one tile, the same ones whenever the tile is computed: 0 or 1/(1 − dropout)."""
+    generator = torch.Generator(p.device).manual_seed(hash((want.seed, window.q0, window.k0)) & (2**63 - 1))
+    drawn = torch.empty_like(p).uniform_(generator=generator)
+    return (drawn >= want.dropout).to(p.dtype) / (1 - want.dropout)
+
+
+def pull(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    parameter: Tensor | None,
+    spec: Spec,
+    want: Wanted,
+    grads: State,
+    needed: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    """Gradients of query, key, value and the bias's tensor, given those of the state (`grads.m` is m itself)."""
+    sizes = sizes_of(query, key, value)
+    exact = grads.m.dtype
+    sums = [
+        None if tensor is None or not need else torch.zeros_like(tensor, dtype=exact)
+        for tensor, need in zip((query, key, value, parameter), needed, strict=False)
+    ]
+    for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
+        part = slice(q0 - spec.offset, q1 - spec.offset)
+        block = query[:, :, part].to(exact)
+        local = State(**{name: t[:, :, part].to(exact) for name, t in vars(grads).items() if t is not None})
+        for window in windows:
+            columns = key[:, :, window.columns].to(exact)
+            values = None if value is None else value[:, :, window.columns].to(exact)
+            _tile(block, columns, values, spec, want, local, window, sums)
+    inputs = (query, key, value, parameter)
+    return tuple(None if s is None or t is None else s.to(t.dtype) for s, t in zip(sums, inputs, strict=True))
+
+
+def _tile(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    spec: Spec,
+    want: Wanted,
+    grads: State,
+    window: Window,
+    sums: list[Tensor | None],
+) -> None:
+    """Add one tile's share to the sums."""
+    spec, index = _local(spec, window, learn=sums[3] is not None)
+    query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
+    with torch.enable_grad():
+        tile, allowed = scores(query, key, spec, window)
+    x = tile.detach() - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
+    p = x.exp()
+    slope = torch.zeros_like(p) if grads.l is None else grads.l[..., None].expand_as(p).clone()
+    if grads.u is not None:
+        slope += grads.u[..., None] * (1 + (x if allowed is None else x.masked_fill(~allowed, 0.0)))
+    if grads.r is not None:
+        slope += 2 * grads.r[..., None] * p
+    if grads.c is not None:
+        for i, column in enumerate(want.columns):
+            if column.touches(window):
+                slope += grads.c[..., i, None] * column.phi(window, p.device)
+    if grads.o is not None and value is not None:
+        slope += _through_value(p, value, grads.o, window, want, sums)
+    slope *= p
+    if allowed is not None:
+        slope.masked_fill_(~allowed, 0.0)
+    wanted = [t for t in (query, key, getattr(spec.bias, "values", None)) if t is not None and t.requires_grad]
+    shares = dict(zip(map(id, wanted), torch.autograd.grad(tile, wanted, slope, allow_unused=True), strict=True))
+    places = ((0, query, window.rows), (1, key, window.columns))
+    for place, tensor, part in places:
+        total, share = sums[place], shares[id(tensor)]
+        if total is not None and share is not None:
+            total[:, :, part] += share
+    learned = None if spec.bias is None else spec.bias.parameter
+    if sums[3] is not None and learned is not None and shares.get(id(learned)) is not None:
+        sums[3][index] += shares[id(learned)]
+
+
+def _through_value(
+    p: Tensor, value: Tensor, grad: Tensor, window: Window, want: Wanted, sums: list[Tensor | None]
+) -> Tensor:
+    """g_o · value of a tile; adds the value's own gradient pᵀ · g_o to the sums."""
+    kv_heads = value.shape[1]
+    factors = kept(p, window, want) if want.dropout else None
+    used = p if factors is None else p * factors
+
+    def lanes(tensor: Tensor) -> Tensor:
+        return tensor.reshape(p.shape[0] * kv_heads, -1, tensor.shape[-1])
+
+    if sums[2] is not None:
+        share = torch.bmm(lanes(used).transpose(1, 2), lanes(grad))
+        sums[2][:, :, window.columns] += share.view(*value.shape)
+    slope = torch.bmm(lanes(grad), value.flatten(0, 1).transpose(1, 2)).view_as(p)
+    return slope if factors is None else slope * factors
+
+
+def _local(spec: Spec, window: Window, learn: bool) -> tuple[Spec, tuple[slice, ...]]:
+    """The spec with the bias of this tile alone, as a leaf that gradients stop at."""
+    if spec.bias is None or spec.bias.parameter is None:
+        return spec, ()
+    bias, index = spec.bias.part(window)
+    assert bias.parameter is not None
+    leaf = bias.parameter.detach().requires_grad_(learn)
+    return Spec(spec.scale, spec.offset, spec.mask, bias.with_values(leaf), spec.softcap), index

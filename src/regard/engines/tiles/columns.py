@@ -1,0 +1,88 @@
+"""Second fold: what belongs to the key. Given the final lse of every row, tiles are added (or maximised)."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.axes import Sizes, sizes_of, statistics_dtype
+from regard.engines.sums import Sums
+from regard.observation import Map, cells
+from regard.spec import Spec
+from regard.statistics import Wanted
+from regard.tiles import Workspace, scores, shape_of, walk
+from regard.window import Window
+
+
+@torch.no_grad()
+def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
+    """Received mass, largest received weight and the map, given the rows' lse `(batch, heads, queries)`."""
+    sizes = sizes_of(query, key)
+    exact = statistics_dtype(query.dtype)
+    per_key = (sizes.batch, sizes.heads, sizes.keys)
+    received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
+    picture = _blank(query, sizes, spec, lse, want.cell) if want.cell else None
+    held = torch.where(lse == -torch.inf, torch.inf, lse).to(exact)  # an empty row weighs e^(−inf) = 0
+    shape = shape_of(sizes, spec.mask, spec.offset)
+    space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
+    for (q0, q1), windows in walk(spec, sizes, shape):
+        part = slice(q0 - spec.offset, q1 - spec.offset)
+        block = query[:, :, part].to(exact)
+        for window in windows:
+            tile, _ = scores(block, key[:, :, window.columns].to(exact), spec, window, space)
+            p = tile.sub_(held[:, :, part, None]).exp_()
+            total, peak = _pool(p, window, want.cell)
+            if want.received:
+                received[:, :, window.columns] += total.sum(-2)
+            if want.received_max:
+                at = received_max[:, :, window.columns]
+                torch.maximum(at, peak.amax(-2), out=at)
+            if picture is not None:
+                _paint(picture, total, peak, window)
+    return Sums(received if want.received else None, received_max if want.received_max else None, picture)
+
+
+def _blank(query: Tensor, sizes: Sizes, spec: Spec, lse: Tensor, cell: int) -> Map:
+    start, stop = spec.offset, spec.offset + sizes.queries
+    grid_q, grid_k = cells(start, stop, cell), cells(0, sizes.keys, cell)
+    shape = (sizes.batch, sizes.heads, grid_q, grid_k)
+    total = torch.zeros(shape, dtype=statistics_dtype(query.dtype), device=query.device)
+    margin = (start % cell, -stop % cell) if sizes.queries else (0, 0)
+    rows = pad(lse != -torch.inf, margin).unflatten(2, (grid_q, cell)).sum(3) if sizes.queries else total[..., 0].long()
+    return Map(
+        total=total,
+        peak=total.clone(),
+        rows=rows,
+        cell=cell,
+        queries=sizes.queries,
+        keys=sizes.keys,
+        offset=start,
+    )
+
+
+def _pool(p: Tensor, window: Window, cell: int) -> tuple[Tensor, Tensor]:
+    """Sum and max over the queries of each row of cells, `(batch, heads, rows of cells, k)`."""
+    if not cell or window.q0 // cell == (window.q1 - 1) // cell:
+        return p.sum(-2, keepdim=True), p.amax(-2, keepdim=True)
+    p = pad(p, (0, 0, window.q0 % cell, -window.q1 % cell)) if window.q0 % cell or window.q1 % cell else p
+    rows = p.unflatten(2, (-1, cell))
+    return rows.sum(-2), rows.amax(-2)
+
+
+def _paint(picture: Map, total: Tensor, peak: Tensor, window: Window) -> None:
+    """Add a tile that was pooled along its queries to the map, in place."""
+    cell, origin = picture.cell, picture.offset // picture.cell
+    if cell >= window.k1 - window.k0:
+        total, peak = total.sum(-1, keepdim=True), peak.amax(-1, keepdim=True)
+    else:
+        short = (0, -(window.k1 - window.k0) % cell)
+        total = pad(total, short).unflatten(3, (-1, cell)).sum(-1)
+        peak = pad(peak, short).unflatten(3, (-1, cell)).amax(-1)
+    row, column = window.q0 // cell - origin, window.k0 // cell
+    place = (..., slice(row, row + total.shape[2]), slice(column, column + total.shape[3]))
+    picture.total[place] += total
+    at = picture.peak[place]
+    torch.maximum(at, peak, out=at)

@@ -1,0 +1,208 @@
+"""First fold: tiles of one row of tiles are lifted to states and merged. Its gradient is in `backward`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import torch
+from torch import Tensor
+
+from regard.axes import Sizes, sizes_of, statistics_dtype
+from regard.columns import DISTANCE, POSITION, SQUARE
+from regard.engines.tiles import backward
+from regard.spec import Spec
+from regard.state import State, identity, merge
+from regard.statistics import Wanted
+from regard.tiles import Workspace, scores, shape_of, walk
+from regard.window import Window
+
+CHUNK = 32  # keys per chunk in the search for the largest score
+
+
+def rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
+    """Fold the keys of every query into a state; differentiable in query, key, value and a bias's tensor."""
+    parameter = None if spec.bias is None else spec.bias.parameter
+    inputs = [t for t in (query, key, value, parameter) if t is not None]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
+        return State(*_Fold.apply(query, key, value, parameter, spec, want))
+    return fold(query, key, value, spec, want)
+
+
+def accumulator(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """Sums over tiles are kept in float64 wherever the device has it: they are one number a row."""
+    return statistics_dtype(dtype) if device.type == "mps" else torch.float64
+
+
+@torch.no_grad()
+def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
+    """The states of all rows."""
+    sizes = sizes_of(query, key, value)
+    value, broken = (None, None) if value is None or not want.output else _finite(value)
+    shape = shape_of(sizes, spec.mask, spec.offset)
+    result = _blank(query, sizes, want)
+    spaces = [Workspace(query, sizes.batch * sizes.heads * math.prod(shape), result.m.dtype) for _ in range(2)]
+    for (q0, q1), windows in walk(spec, sizes, shape):
+        part = slice(q0 - spec.offset, q1 - spec.offset)
+        block = query[:, :, part].to(result.m.dtype)
+        target = State(**{f.name: t[:, :, part] for f in fields(State) if (t := getattr(result, f.name)) is not None})
+        state = identity(target)
+        for window in windows:
+            tile, allowed = scores(block, key[:, :, window.columns].to(block.dtype), spec, window, spaces[0])
+            p = spaces[1](*tile.shape)
+            state = merge(state, _lift(tile, p, allowed, value, broken, window, want, state.l.dtype))
+        for f in fields(State):
+            if (goal := getattr(target, f.name)) is not None:
+                goal.copy_(getattr(state, f.name))
+    return result
+
+
+def _blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
+    shape = (sizes.batch, sizes.heads, sizes.queries)
+    exact, many = statistics_dtype(query.dtype), accumulator(query.dtype, query.device)
+
+    def new(*last: int, dtype: torch.dtype = many) -> Tensor:
+        return query.new_empty((*shape, *last), dtype=dtype)
+
+    return State(
+        m=new(dtype=exact),
+        l=new(),
+        u=new() if want.entropy else None,
+        r=new() if want.squares else None,
+        o=new(sizes.value_dim, dtype=exact) if want.output and sizes.value_dim else None,
+        c=new(len(want.columns)) if want.columns else None,
+        count=new(dtype=torch.int64) if want.count else None,
+        top_scores=new(want.top, dtype=exact) if want.top else None,
+        top_keys=new(want.top, dtype=torch.int64) if want.top else None,
+    )
+
+
+def _finite(value: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Values fit for a product with zero weights: 0 · NaN would leak into rows that may not attend the key.
+
+    Returns the values with 0 for NaN and inf, and the original where there were any.
+    """
+    if bool(torch.isfinite(value.sum(dtype=torch.float64 if value.dtype == torch.float64 else torch.float32))):
+        return value, None
+    return torch.where(value.isfinite(), value, 0.0), value
+
+
+def _lift(
+    tile: Tensor,
+    p: Tensor,
+    allowed: Tensor | None,
+    value: Tensor | None,
+    broken: Tensor | None,
+    window: Window,
+    want: Wanted,
+    many: torch.dtype,
+) -> State:
+    """The state of one tile of scores, which is overwritten; `p` is memory for e^(score − m)."""
+    top_scores, top_keys = _top(tile, want.top, window.k0)
+    m = tile.amax(-1) if top_scores is None else top_scores[..., 0]
+    x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
+    torch.exp(x, out=p)
+    if allowed is not None and want.entropy:
+        x.masked_fill_(~allowed, 0.0)  # 0 · −inf is NaN
+    count = None
+    if want.count:
+        count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
+        if allowed is not None:
+            count = allowed.expand(*allowed.shape[:-1], window.k1 - window.k0).sum(-1).expand_as(m)
+    l = p.sum(-1).to(many)
+    return State(
+        m=m,
+        l=l,
+        u=x.mul_(p).sum(-1).to(many) if want.entropy else None,
+        r=torch.linalg.vector_norm(p, dim=-1).to(many).square() if want.squares else None,
+        o=_product(p, value, broken, allowed, window, want) if value is not None else None,
+        c=_columns(p, l, window, want, many) if want.columns else None,
+        count=count,
+        top_scores=top_scores,
+        top_keys=top_keys,
+    )
+
+
+def _top(tile: Tensor, top: int, k0: int) -> tuple[Tensor | None, Tensor | None]:
+    """The largest scores of each row with their keys, the earlier first among equals when one is asked for."""
+    keys = tile.shape[-1]
+    if top == 0:
+        return None, None
+    if top > 1:
+        best, where = tile.topk(min(top, keys), dim=-1)
+        best = torch.nn.functional.pad(best, (0, top - best.shape[-1]), value=-torch.inf)
+        where = torch.nn.functional.pad(where, (0, top - where.shape[-1]))
+    elif keys % CHUNK:
+        best, where = tile.max(-1, keepdim=True)
+    else:  # max with indices is not vectorised: find the chunk first, then look inside it
+        chunks = tile.unflatten(-1, (-1, CHUNK))
+        best, chunk = chunks.amax(-1).max(-1, keepdim=True)
+        inside = chunks.gather(-2, chunk[..., None].expand(*chunk.shape, CHUNK)).squeeze(-2).argmax(-1, keepdim=True)
+        where = chunk * CHUNK + inside
+    return best, torch.where(best == -torch.inf, -1, where + k0)
+
+
+def _product(
+    p: Tensor, value: Tensor, broken: Tensor | None, allowed: Tensor | None, window: Window, want: Wanted
+) -> Tensor:
+    """Σ p · value over the tile's keys, `(batch, heads, q, value_dim)`."""
+    if want.dropout:
+        p = p * backward.kept(p, window, want)
+    part = value[:, :, window.columns].to(p.dtype)
+    kv_heads, lanes = part.shape[1], p.flatten(0, 1).unflatten(0, (p.shape[0] * part.shape[1], -1)).flatten(1, 2)
+    o = torch.bmm(lanes, part.flatten(0, 1)).view(*p.shape[:-1], -1)
+    if broken is not None:
+        group = p.shape[1] // kv_heads
+        bad = broken[:, :, window.columns].to(p.dtype)
+        for j in (~bad.isfinite()).any(-1).any(0).any(0).nonzero().flatten().tolist():
+            term = p[..., j : j + 1] * torch.where(bad.isfinite(), 0.0, bad)[:, :, j : j + 1].repeat_interleave(group, 1)
+            o = o + (term if allowed is None else torch.where(allowed.expand_as(p)[..., j : j + 1], term, 0.0))
+    return o
+
+
+def _columns(p: Tensor, l: Tensor, window: Window, want: Wanted, many: torch.dtype) -> Tensor:
+    """Σ p · φ for each linear statistic, `(batch, heads, q, columns)`."""
+    centre = (window.k0 + window.k1) // 2
+    x = torch.arange(window.k0 - centre, window.k1 - centre, device=p.device, dtype=p.dtype)
+    names = {column.name for column in want.columns}
+    clear = window.k1 <= window.q0 + 1 or window.k0 >= window.q1 - 1  # all keys on one side of all queries
+    first = torch.mv(p.view(-1, p.shape[-1]), x).view_as(l).to(many) if names & _MOMENTS else l
+    sums = []
+    for column in want.columns:
+        if column is POSITION:
+            term = first + centre * l
+        elif column is SQUARE:
+            second = torch.mv(p.view(-1, p.shape[-1]), x * x).view_as(l).to(many)
+            term = second + 2 * centre * first + centre * centre * l
+        elif column is DISTANCE and clear:
+            away = torch.arange(window.q0 - centre, window.q1 - centre, device=p.device, dtype=many)
+            term = (away * l - first) * (1 if window.k1 <= window.q0 + 1 else -1)
+        elif column.touches(window):
+            term = (p * column.phi(window, p.device)).sum(-1).to(many)
+        else:
+            term = torch.zeros_like(l)
+        sums.append(term)
+    return torch.stack(sums, -1)
+
+
+_MOMENTS = {column.name for column in (POSITION, SQUARE, DISTANCE)}
+
+
+class _Fold(torch.autograd.Function):
+    """The fold with its gradient. m, counts and top keys are constants: every reading is the same for any m."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, parameter, spec, want):  # type: ignore[no-untyped-def]
+        state = fold(query, key, value, spec, want)
+        ctx.save_for_backward(query, key, value, parameter, state.m)
+        ctx.spec, ctx.want = spec, want
+        constants = (state.m, state.count, state.top_scores, state.top_keys)
+        ctx.mark_non_differentiable(*(t for t in constants if t is not None))
+        return tuple(getattr(state, f.name) for f in fields(State))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, _m, l, u, r, o, c, *_):  # type: ignore[no-untyped-def]
+        query, key, value, parameter, m = ctx.saved_tensors
+        grads = State(m=m, l=l, u=u, r=r, o=o, c=c)
+        return (*backward.pull(query, key, value, parameter, ctx.spec, ctx.want, grads, ctx.needs_input_grad), None, None)

@@ -1,0 +1,60 @@
+"""The errors that users meet. Knows nothing of the rest of the package.
+
+Every message says what must hold and what was got; `docs/errors.md` has a section for each class.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+
+class RegardError(Exception):
+    """Base of every error that Regard raises on purpose."""
+
+
+class ShapeError(RegardError, ValueError):
+    """Tensors whose ranks, sizes or types do not fit together."""
+
+
+class MaskError(RegardError, ValueError):
+    """A mask of the wrong shape, or one whose polarity (attend or blocked?) was not said."""
+
+
+class ArgumentError(RegardError, ValueError):
+    """Any other argument outside its range: a name that does not exist, a negative scale."""
+
+
+class EngineError(RegardError, RuntimeError):
+    """An engine asked for by name that does not exist here or refuses this case."""
+
+
+class WatchError(RegardError, RuntimeError):
+    """An attention call that cannot be read exactly, with the module's name and the way out."""
+
+
+class RecordError(RegardError, ValueError):
+    """A record that is damaged, too new or hostile, or that does not hold what is asked of it."""
+
+
+class ModelError(RegardError, ValueError):
+    """A model or text that cannot be used: not found, no network, too long for the model."""
+
+
+class MissingPackageError(RegardError, ImportError):
+    """An optional package that this function needs, with the command that installs it."""
+
+
+def require(package: str, *, extra: str) -> ModuleType:
+    """Import `package` where it is used, or say which extra of Regard brings it.
+
+    Raises:
+        MissingPackageError: the package is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError as error:
+        raise MissingPackageError(
+            f"this needs the package {package.partition('.')[0]!r}, which is not installed: "
+            f'pip install "regard[{extra}]"'
+        ) from error

@@ -1,0 +1,247 @@
+"""A call as JSON and tensors, and back, with every type, shape and number checked.
+
+Knows the fields of a call and of a spec; it knows no files, and trusts nothing that it unpacks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from regard.axes import FLOATS, Sizes
+from regard.bias import Alibi, Bias, Dense, Relative
+from regard.errors import RecordError
+from regard.masks import Mask
+from regard.masks import pack as pack_mask
+from regard.masks import unpack as unpack_mask
+from regard.observation import COLUMNS, ROWS, Map, Top
+from regard.parts import Part
+from regard.spec import Spec
+from regard.storage import entry
+
+if TYPE_CHECKING:
+    from regard.record import Call
+
+BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Relative}
+CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
+LARGEST = 1 << 40  # no size, position or count of a real call is beyond
+MOST_HEADS = 1 << 16
+VECTORS = ("output", "query", "key")
+MAP, TOP = ("total", "peak", "rows"), ("weights", "keys")
+NUMBERS = (torch.int64,)
+STATISTICS = (torch.float32, torch.float64)
+
+
+def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The call as a dict for JSON and its tensors by name.
+
+    Raises:
+        RecordError: its bias is a function, which no file can hold.
+    """
+    plain = {name: getattr(call, name) for name in (*VECTORS, *ROWS, *COLUMNS)}
+    tensors = {name: tensor for name, tensor in plain.items() if tensor is not None}
+    tensors |= {f"groups.{place}": mass for place, mass in enumerate(call.groups.values())}
+    if call.map is not None:
+        tensors |= {f"map.{name}": getattr(call.map, name) for name in MAP}
+    if call.top is not None:
+        tensors |= {f"top.{name}": getattr(call.top, name) for name in TOP}
+    parts = []
+    for place, part in enumerate(call.own_parts):
+        spec, own = _pack_spec(part.spec, call.layer)
+        parts.append({"queries": part.queries, "keys": part.keys, "spec": spec})
+        tensors |= {f"parts.{place}.{name}": tensor for name, tensor in own.items()}
+    names = ("layer", "kind", "seen", "offset", "steps", "engine", "parameters")
+    body = {name: getattr(call, name) for name in names} | {"sizes": asdict(call.sizes)}
+    grid = (
+        None if call.map is None else {n: getattr(call.map, n) for n in ("cell", "queries", "keys", "offset")}
+    )
+    return body | {"groups": list(call.groups), "map": grid, "parts": parts}, tensors
+
+
+def _pack_spec(spec: Spec, layer: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    mask, tensors = (None, {}) if spec.mask is None else pack_mask(spec.mask)
+    if spec.sink_logit is not None:
+        tensors["sink_logit"] = spec.sink_logit
+    bias = None
+    if spec.bias is not None:
+        kinds = [name for name, kind in BIASES.items() if type(spec.bias) is kind]
+        if not kinds or spec.bias.parameter is None:
+            raise RecordError(
+                f"{layer}: its score_mod is a Python function, which cannot be saved: "
+                'watch without keep="vectors" to save this record'
+            )
+        bias, tensors["bias"] = kinds[0], spec.bias.parameter
+    numbers = {"scale": spec.scale, "offset": spec.offset, "softcap": spec.softcap}
+    return numbers | {"mask": mask, "bias": bias, "sink_logit": spec.sink_logit is not None}, tensors
+
+
+def entries(body: dict[str, Any]) -> list[Any]:
+    """The calls of a record's body, once what is beside them has the right types.
+
+    Raises:
+        RecordError: it has not.
+    """
+    entry(body, "info", dict, "the record")
+    for name in ("tokens", "source_tokens"):
+        rows = entry(body, name, (list, type(None)), "the record") or []
+        if not all(isinstance(row, list) and all(isinstance(token, str) for token in row) for row in rows):
+            raise RecordError(f"the record: {name!r} must be lists of strings")
+    calls = entry(body, "calls", list, "the record")
+    assert isinstance(calls, list)
+    return calls
+
+
+def unpack(body: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
+    """The arguments of the call that `pack` took apart.
+
+    Args:
+        body: its dict.
+        tensors: its tensors.
+        where: what to call it in errors.
+
+    Raises:
+        RecordError: a field is missing, of another type, beyond its range, or does not agree with the sizes.
+    """
+    left = dict(tensors)
+    call = {name: entry(body, name, str, where) for name in ("layer", "kind", "seen", "engine")}
+    for name, known in CHOICES.items():
+        if call[name] not in known:
+            raise RecordError(f"{where}: {name!r} must be one of {', '.join(known)}, got {call[name]!r:.60}")
+    sizes = _sizes(entry(body, "sizes", dict, where), f"{where}.sizes")
+    numbers = {"offset": _number(body, "offset", where, -LARGEST), "steps": _number(body, "steps", where, 1)}
+    parameters = entry(body, "parameters", dict, where)
+    for name in parameters:
+        entry(parameters, name, (int, float, bool), f"{where}.parameters")
+    shapes = _shapes(sizes)
+    kept = {name: _take(left, name, shape, where) for name, shape in shapes.items() if name in left}
+    names = entry(body, "groups", list, where)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise RecordError(f"{where}: 'groups' must be different strings, got {names!r:.60}")
+    groups = {name: _take(left, f"groups.{i}", shapes["lse"], where) for i, name in enumerate(names)}
+    grid = _map(entry(body, "map", (dict, type(None)), where), left, sizes, f"{where}.map")
+    top = None
+    if "top.keys" in left:
+        shape = (*shapes["lse"], left["top.keys"].shape[-1] if left["top.keys"].ndim else 0)
+        top = Top(_take(left, "top.weights", shape, where), _take(left, "top.keys", shape, where))
+    parts = _parts(entry(body, "parts", list, where), left, sizes, where)
+    if left:
+        raise RecordError(f"{where}: holds what no call has: {', '.join(sorted(left)):.200}")
+    spec = parts[0].spec if parts else None
+    more = {"spec": spec, "parts": parts if len(parts) > 1 else (), "parameters": parameters}
+    return call | numbers | kept | more | {"sizes": sizes, "groups": groups, "map": grid, "top": top}
+
+
+@contextmanager
+def _trying(where: str) -> Iterator[None]:
+    """Whatever a hostile value makes a constructor say becomes a RecordError."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except Exception as error:
+        raise RecordError(f"{where}: {error}") from error
+
+
+def _number(body: Any, name: str, where: str, least: int = 0, most: int = LARGEST) -> int:
+    number = entry(body, name, int, where)
+    if not least <= number <= most:
+        raise RecordError(f"{where}: {name!r} must be from {least} to {most}, got {number}")
+    assert isinstance(number, int)
+    return number
+
+
+def _sizes(body: dict[str, Any], where: str) -> Sizes:
+    most = {"batch": MOST_HEADS, "heads": MOST_HEADS, "kv_heads": MOST_HEADS}
+    names = [item.name for item in fields(Sizes)]
+    sizes = Sizes(**{name: _number(body, name, where, 0, most.get(name, LARGEST)) for name in names})
+    heads, kv_heads = sizes.heads, sizes.kv_heads
+    if kv_heads == 0 or heads % kv_heads:
+        raise RecordError(f"{where}: heads must be a multiple of kv_heads, got {heads} and {kv_heads}")
+    return sizes
+
+
+def _shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """The shape of each plain tensor of a call."""
+    row, column = (sizes.batch, sizes.heads, sizes.queries), (sizes.batch, sizes.heads, sizes.keys)
+    shapes: dict[str, tuple[int, ...]] = {
+        "output": (*row, sizes.value_dim),
+        "query": (*row, sizes.dim),
+        "key": (sizes.batch, sizes.kv_heads, sizes.keys, sizes.dim),
+    }
+    return shapes | dict.fromkeys(ROWS, row) | dict.fromkeys(COLUMNS, column)
+
+
+def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...], where: str) -> Tensor:
+    """Take out a tensor of this shape, of the type that its name asks for."""
+    if name not in left:
+        raise RecordError(f"{where}: the tensor {name!r} is missing")
+    tensor = left.pop(name)
+    if tuple(tensor.shape) != shape:
+        raise RecordError(f"{where}: {name!r} must be {shape}, got {tuple(tensor.shape)}")
+    types = (
+        NUMBERS if name in ("argmax", "allowed", "top.keys") else FLOATS if name in VECTORS else STATISTICS
+    )
+    if tensor.dtype not in types:
+        raise RecordError(f"{where}: {name!r} must be {' or '.join(map(str, types))}, got {tensor.dtype}")
+    return tensor
+
+
+def _map(body: dict[str, Any] | None, left: dict[str, Tensor], sizes: Sizes, where: str) -> Map | None:
+    if body is None:
+        return None
+    cell, offset = _number(body, "cell", where, 1), _number(body, "offset", where, -LARGEST)
+    queries, keys = _number(body, "queries", where), _number(body, "keys", where)
+    missing = [name for name in MAP if f"map.{name}" not in left]
+    if missing:
+        raise RecordError(f"{where}: the tensors {', '.join(missing)} are missing")
+    total, peak, rows = (left.pop(f"map.{name}") for name in MAP)
+    if (*total.shape[:2], queries, keys) != (sizes.batch, sizes.heads, sizes.queries, sizes.keys):
+        raise RecordError(f"{where}: must have the sizes of its call, {sizes}")
+    if {total.dtype, peak.dtype} - set(STATISTICS) or rows.dtype not in (*NUMBERS, *STATISTICS):
+        raise RecordError(
+            f"{where}: must be float32 or float64, got {total.dtype}, {peak.dtype}, {rows.dtype}"
+        )
+    with _trying(where):
+        return Map(total=total, peak=peak, rows=rows, cell=cell, queries=queries, keys=keys, offset=offset)
+
+
+def _parts(bodies: list[Any], left: dict[str, Tensor], sizes: Sizes, where: str) -> tuple[Part, ...]:
+    parts = []
+    for place, body in enumerate(bodies):
+        here, prefix = f"{where}.parts[{place}]", f"parts.{place}."
+        own = {name.removeprefix(prefix): left.pop(name) for name in list(left) if name.startswith(prefix)}
+        queries, keys = _number(body, "queries", here), _number(body, "keys", here, most=sizes.keys)
+        of = replace(sizes, queries=queries, keys=keys)
+        parts.append(Part(queries, keys, _spec(entry(body, "spec", dict, here), own, of, here)))
+    if parts and sum(part.queries for part in parts) != sizes.queries:
+        raise RecordError(f"{where}: its parts must have {sizes.queries} queries together")
+    return tuple(parts)
+
+
+def _spec(body: dict[str, Any], own: dict[str, Tensor], sizes: Sizes, where: str) -> Spec:
+    scale = entry(body, "scale", float, where)
+    softcap = entry(body, "softcap", (float, type(None)), where)
+    if not math.isfinite(scale) or (softcap is not None and not 0 < softcap < math.inf):
+        raise RecordError(f"{where}: scale and softcap must be finite numbers, got {scale} and {softcap}")
+    offset = _number(body, "offset", where, -LARGEST)
+    sink = own.pop("sink_logit") if entry(body, "sink_logit", bool, where) and "sink_logit" in own else None
+    if body["sink_logit"] and (sink is None or sink.shape != (sizes.heads,) or sink.dtype not in FLOATS):
+        raise RecordError(f"{where}: 'sink_logit' must be one number per head")
+    kind = entry(body, "bias", (str, type(None)), where)
+    packed = entry(body, "mask", (dict, type(None)), where)
+    bias: Bias | None = None
+    mask: Mask | None = None
+    with _trying(where):
+        if kind is not None:
+            bias = BIASES[kind](own.pop("bias")).at(offset)  # type: ignore[call-arg]
+            bias.check(sizes)
+        if packed is not None:
+            mask = unpack_mask(packed, own)
+            mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)
+    return Spec(scale=scale, offset=offset, mask=mask, bias=bias, softcap=softcap, sink_logit=sink)

@@ -1,0 +1,105 @@
+"""The definition: dense, float64, the textbook formula of the output and of every statistic, and nothing else.
+
+No engine imports it; tests, lessons and `regard verify` do. It stores n × n numbers, so it is for small inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from regard.axes import repeat_heads, sizes_of
+from regard.spec import Spec
+from regard.window import Window
+
+
+def scores(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
+    """What the softmax sees, `(batch, heads, queries, keys)`, −inf where blocked; a learned sink is one more column."""
+    sizes = sizes_of(query, key)
+    query, key = query.double(), repeat_heads(key.double(), sizes.group)
+    result = spec.scale * (query @ key.transpose(-1, -2))
+    if spec.softcap is not None:
+        result = spec.softcap * torch.tanh(result / spec.softcap)
+    everything = Window(spec.offset, spec.offset + sizes.queries, 0, sizes.keys, spec.offset)
+    if spec.bias is not None:
+        result = spec.bias.apply(result, everything)
+    if spec.mask is not None:
+        allowed = spec.mask.dense(
+            sizes.queries, sizes.keys, offset=spec.offset, batch=sizes.batch, heads=sizes.heads
+        )
+        result = torch.where(allowed, result, -torch.inf)
+    if spec.sink_logit is not None:
+        sink = spec.sink_logit.double().view(1, -1, 1, 1).expand(*result.shape[:3], 1)
+        result = torch.cat([result, sink], -1)
+    return result
+
+
+def weights(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
+    """Softmax of the scores; 0 in a row that may attend no key, whatever its sink."""
+    s, keys = scores(query, key, spec), key.shape[2]
+    there = (s[..., :keys] != -torch.inf).any(-1, keepdim=True)
+    return torch.where(there, torch.softmax(s, -1), 0.0)
+
+
+def observe(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    spec: Spec,
+    *,
+    first: int = 1,
+    radius: int = 8,
+    groups: Mapping[str, Tensor] | None = None,
+) -> dict[str, Tensor]:
+    """Output and every statistic by its textbook formula, by the names of `regard.statistics.TABLE`."""
+    sizes = sizes_of(query, key, value)
+    s, joint = scores(query, key, spec), weights(query, key, spec)
+    allowed = s[..., : sizes.keys] != -torch.inf
+    there = allowed.any(-1)
+    w, sink = joint[..., : sizes.keys], joint[..., sizes.keys :].sum(-1)
+    q = torch.arange(spec.offset, spec.offset + sizes.queries).double().unsqueeze(1)
+    k = torch.arange(sizes.keys).double()
+    terms = w.unsqueeze(-1) * repeat_heads(value.double(), sizes.group).unsqueeze(2)
+    plain = torch.special.xlogy(joint, joint).sum(-1)
+    mean = (w * k).sum(-1)
+    table = {
+        "output": torch.where(allowed.unsqueeze(-1), terms, 0.0).sum(-2),
+        "lse": torch.where(there, s.logsumexp(-1), -torch.inf),
+        "entropy": -plain,
+        "max_weight": w.amax(-1) if sizes.keys else sink,
+        "argmax": torch.where(there, w.argmax(-1), -1) if sizes.keys else torch.full_like(sink, -1).long(),
+        "effective_keys": torch.where(there, (-plain).exp(), 0.0),
+        "sum_squares": joint.square().sum(-1),
+        "distance": (w * (q - k).abs()).sum(-1),
+        "position": mean,
+        "spread": ((w * k.square()).sum(-1) - mean.square()).clamp(min=0).sqrt(),
+        "first": (w * (k < first)).sum(-1),
+        "self_mass": (w * (q == k)).sum(-1),
+        "previous": (w * (k == q - 1)).sum(-1),
+        "local": (w * ((q - k).abs() <= radius)).sum(-1),
+        "sink": sink,
+        "allowed": allowed.sum(-1),
+        "received": w.sum(-2),
+        "received_max": w.amax(-2) if sizes.queries else w.sum(-2),
+    }
+    for name, members in (groups or {}).items():
+        member = members if members.ndim == 1 else members[:, None, None, :]
+        table[f"group:{name}"] = (w * member).sum(-1)
+    return table
+
+
+def pooled(w: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:
+    """Sum and largest of the weights `(batch, heads, queries, keys)` in each cell of the absolute grid."""
+    queries, keys = w.shape[-2:]
+    rows = (torch.arange(offset, offset + queries) // cell) - offset // cell
+    columns = torch.arange(keys) // cell
+    total = w.new_zeros((*w.shape[:2], int(rows.max()) + 1, int(columns.max()) + 1))
+    peak = total.clone()
+    for i in range(queries):
+        for j in range(keys):
+            place = (..., int(rows[i]), int(columns[j]))
+            total[place] += w[..., i, j]
+            peak[place] = torch.maximum(peak[place], w[..., i, j])
+    return total, peak

@@ -1,0 +1,54 @@
+"""Roads of torch that give attention's output exactly, for `attend`: knows when each one is exact, and nothing else."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from regard.axes import Sizes
+from regard.masks import Causal
+from regard.spec import Spec
+
+
+def exact(
+    query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes, dropout: float
+) -> Tensor | None:
+    """The output by a fused kernel of torch, or None where there is no exact one."""
+    if dropout or spec.softcap is not None or spec.sink_logit is not None or spec.bias is not None:
+        return None
+    if sizes.keys == 0 or sizes.queries == 0 or sizes.dim == 0:
+        return None
+    last = sizes.queries == 1 and spec.offset == sizes.keys - 1  # one query at the end sees every key
+    if spec.mask is None or (isinstance(spec.mask, Causal) and last):
+        return _sdpa(query, key, value, spec, sizes, causal=False)
+    if isinstance(spec.mask, Causal) and spec.offset == 0:
+        return _sdpa(query, key, value, spec, sizes, causal=True)
+    if query.device.type == "cuda" and sizes.dim == sizes.value_dim:
+        return _flex(query, key, value, spec, sizes)
+    return None
+
+
+def _sdpa(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes, causal: bool) -> Tensor:
+    """`scaled_dot_product_attention`; its fused kernels want one width, and columns of zeros change nothing."""
+    width = max(sizes.dim, sizes.value_dim)
+    query, key = pad(query, (0, width - sizes.dim)), pad(key, (0, width - sizes.dim))
+    value = pad(value, (0, width - sizes.value_dim))
+    output = scaled_dot_product_attention(
+        query, key, value, is_causal=causal, scale=spec.scale, enable_gqa=sizes.group > 1
+    )
+    return output[..., : sizes.value_dim]
+
+
+def _flex(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
+    """FlexAttention with the mask's block mask: on CUDA only, where its kernel is compiled."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    assert spec.mask is not None
+    blocks = spec.mask.block_mask(
+        sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset=spec.offset, device=query.device
+    )
+    kernel = torch.compile(flex_attention, dynamic=False)
+    output = kernel(query, key, value, block_mask=blocks, scale=spec.scale, enable_gqa=sizes.group > 1)
+    assert isinstance(output, Tensor)
+    return output

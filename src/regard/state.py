@@ -1,0 +1,142 @@
+"""The state of rows over any set of keys: an associative, commutative monoid with an identity that holds.
+
+With m the largest score of a row and x = score − m, it keeps l = Σ eˣ, u = Σ eˣ·x, r = Σ e²ˣ, o = Σ eˣ·value and
+c = Σ eˣ·φ for every linear statistic φ. Merging joins tiles, chunks of a cache and processes of a ring alike
+(Milakov and Gimelshein 2018, arXiv 1805.02867, extended to the entropy). u is centred on m on purpose: Σ p·score
+loses three digits when scores are large.
+
+Knows nothing of masks, tiles or tensors of q, k, v.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class State:
+    """One state per row, `(batch, heads, queries)`; what was not asked for is None.
+
+    Attributes:
+        m: largest score so far, −inf in an empty row. A constant to autograd: every reading is the same for any m.
+        l: Σ eˣ.
+        u: Σ eˣ·x.
+        r: Σ e²ˣ.
+        o: Σ eˣ·value, with a last axis of value_dim.
+        c: Σ eˣ·φ, with a last axis of linear statistics.
+        count: keys that the row may attend.
+        top_scores, top_keys: the largest scores, descending, and their keys (−1: none), with a last axis.
+    """
+
+    m: Tensor
+    l: Tensor  # noqa: E741  (the letter of the literature)
+    u: Tensor | None = None
+    r: Tensor | None = None
+    o: Tensor | None = None
+    c: Tensor | None = None
+    count: Tensor | None = None
+    top_scores: Tensor | None = None
+    top_keys: Tensor | None = None
+
+    @property
+    def lse(self) -> Tensor:
+        """m + ln l: the logarithm of the softmax's denominator; −inf in an empty row."""
+        lse = self.m.to(self.l.dtype) + self.filled.log()
+        return torch.where(self.l == 0, torch.full_like(lse, -torch.inf), lse)
+
+    @property
+    def entropy(self) -> Tensor:
+        """ln l − u/l in nats; 0 in an empty row."""
+        assert self.u is not None
+        return self.filled.log() - self.u / self.filled
+
+    @property
+    def filled(self) -> Tensor:
+        """l, with 1 in empty rows so that it can divide."""
+        return torch.where(self.l == 0, torch.ones_like(self.l), self.l)
+
+
+def identity(like: State) -> State:
+    """The state of no key at all, in the shape of another state: merging it changes nothing."""
+    blank = {f.name: torch.zeros_like(t) for f in fields(State) if (t := getattr(like, f.name)) is not None}
+    blank["m"] = torch.full_like(like.m, -torch.inf)
+    if like.top_scores is not None:
+        blank["top_scores"] = torch.full_like(like.top_scores, -torch.inf)
+        blank["top_keys"] = torch.full_like(like.top_keys, -1)
+    return State(**blank)
+
+
+def merge(a: State, b: State) -> State:
+    """The state of the union of two disjoint sets of keys."""
+    m = torch.maximum(a.m, b.m)
+    # an empty side has m = −inf; a shift of 0 leaves its zeros alone, and −inf − (−inf) never happens
+    shift_a, shift_b = (torch.where(s.m == -torch.inf, torch.zeros_like(m), s.m - m) for s in (a, b))
+    shift_a, shift_b = shift_a.to(a.l.dtype), shift_b.to(b.l.dtype)
+    alpha, beta = shift_a.exp(), shift_b.exp()
+    u = r = o = c = count = None
+    if a.u is not None and b.u is not None:
+        u = alpha * (a.u + shift_a * a.l) + beta * (b.u + shift_b * b.l)
+    if a.r is not None and b.r is not None:
+        r = alpha.square() * a.r + beta.square() * b.r
+    if a.o is not None and b.o is not None:
+        o = torch.addcmul(alpha[..., None].to(a.o.dtype) * a.o, beta[..., None].to(b.o.dtype), b.o)
+    if a.c is not None and b.c is not None:
+        c = alpha[..., None] * a.c + beta[..., None] * b.c
+    if a.count is not None and b.count is not None:
+        count = a.count + b.count
+    top_scores, top_keys = _merge_top(a, b)
+    return State(m, alpha * a.l + beta * b.l, u, r, o, c, count, top_scores, top_keys)
+
+
+def _merge_top(a: State, b: State) -> tuple[Tensor | None, Tensor | None]:
+    if a.top_scores is None or b.top_scores is None or a.top_keys is None or b.top_keys is None:
+        return None, None
+    width = max(a.top_scores.shape[-1], b.top_scores.shape[-1])
+    if width == 1:
+        wins = (b.top_scores > a.top_scores) | ((b.top_scores == a.top_scores) & _earlier(b.top_keys, a.top_keys))
+        return torch.where(wins, b.top_scores, a.top_scores), torch.where(wins, b.top_keys, a.top_keys)
+    scores = torch.cat([a.top_scores, b.top_scores], -1)
+    keys = torch.cat([a.top_keys, b.top_keys], -1)
+    scores, order = _by_score_then_key(scores, keys)
+    return scores[..., :width], keys.gather(-1, order)[..., :width]
+
+
+def _earlier(keys: Tensor, others: Tensor) -> Tensor:
+    """Whether a key comes before another; −1 stands for no key and comes last."""
+    return (keys >= 0) & ((keys < others) | (others < 0))
+
+
+def _by_score_then_key(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Descending scores; equal ones by ascending key, so that any order of merging gives one answer."""
+    last = torch.where(keys < 0, torch.iinfo(keys.dtype).max, keys)
+    by_key = last.argsort(dim=-1, stable=True)
+    ordered, by_score = scores.gather(-1, by_key).sort(dim=-1, descending=True, stable=True)
+    return ordered, by_key.gather(-1, by_score)
+
+
+def sink_state(state: State, logit: Tensor) -> State:
+    """The state of a learned sink: one more key with value 0, which belongs to no column and is no one's top key.
+
+    Args:
+        state: the rows it will be merged with; empty rows stay empty.
+        logit: `(heads,)`.
+    """
+    blank = identity(state)
+    score = logit.to(state.m.dtype).view(1, -1, 1).expand_as(state.m)
+    here = state.l > 0
+    constant = torch.where(here, score.detach(), blank.m)
+    mass = torch.where(here, (score - score.detach()).exp().to(state.l.dtype), 0.0)
+    return State(
+        constant,
+        mass,
+        None if blank.u is None else torch.where(here, (score - score.detach()).to(state.l.dtype), blank.u),
+        None if blank.r is None else mass.square(),
+        blank.o,
+        blank.c,
+        blank.count,
+        blank.top_scores,
+        blank.top_keys,
+    )

@@ -1,0 +1,125 @@
+"""The tile walker: which rectangles of the score matrix must be visited, and the scores in one of them.
+
+Knows masks, biases and positions; it knows nothing of statistics, and never holds more than one tile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from regard.axes import Sizes
+from regard.masks import Mask, Tile
+from regard.spec import Spec
+from regard.window import Window
+
+TILE_ELEMENTS = 1 << 20  # scores in one tile, all heads together: 4 MiB in float32, near the caches
+SHAPES = ((512, 512), (256, 512), (256, 256), (128, 128), (64, 64))  # queries × keys
+
+
+def shape_of(sizes: Sizes, mask: Mask | None, offset: int) -> tuple[int, int]:
+    """Queries and keys of a tile: as large as memory allows, smaller where the mask is sparse enough to gain by it."""
+    lanes = max(1, sizes.batch * sizes.heads)
+    fitting = [shape for shape in SHAPES if shape[0] * shape[1] * lanes <= TILE_ELEMENTS] or [SHAPES[-1]]
+    if mask is None:
+        return fitting[0]
+    return min(fitting, key=lambda shape: _cost(sizes, mask, offset, shape, lanes))
+
+
+def _cost(sizes: Sizes, mask: Mask, offset: int, shape: tuple[int, int], lanes: int) -> float:
+    """Estimated work with tiles of one shape, from a dozen rows of tiles; a call costs as much as 2^15 scores."""
+    high, wide = shape
+    starts = range(offset, offset + sizes.queries, high)
+    sample = starts[:: max(1, len(starts) // 12)]
+    tiles = sum(1 for q0 in sample for _ in _row(mask, q0, min(q0 + high, offset + sizes.queries), sizes.keys, wide))
+    return tiles * (high * wide * lanes + 32768) * len(starts) / max(1, len(sample))
+
+
+def walk(spec: Spec, sizes: Sizes, shape: tuple[int, int]) -> Iterator[tuple[tuple[int, int], Iterator[Window]]]:
+    """Rows of tiles, top to bottom: `(q0, q1)` and the tiles that the mask does not leave empty, left to right.
+
+    Tiles start at multiples of their own sides in absolute positions, so the cells of a map never straddle two. `q0` and `q1` are absolute positions; `spec.offset` is that of the first query.
+    """
+    end = spec.offset + sizes.queries
+    q0 = spec.offset
+    while q0 < end:
+        q1 = min(q0 - q0 % shape[0] + shape[0], end)
+        yield (q0, q1), _windows(spec, sizes, q0, q1, shape[1])
+        q0 = q1
+
+
+def _windows(spec: Spec, sizes: Sizes, q0: int, q1: int, wide: int) -> Iterator[Window]:
+    for k0, k1, whole in _row(spec.mask, q0, q1, sizes.keys, wide):
+        yield Window(q0, q1, k0, k1, spec.offset, whole)
+
+
+def _row(mask: Mask | None, q0: int, q1: int, keys: int, side: int) -> Iterator[tuple[int, int, bool]]:
+    """Tiles of one row of tiles, found by halving: an empty stretch of any length costs one question."""
+    stack = [(0, keys)] if keys else []
+    while stack:
+        k0, k1 = stack.pop()
+        kind = Tile.ALL if mask is None else mask.tile(q0, q1, k0, k1)
+        if kind is Tile.NONE:
+            continue
+        if kind is Tile.ALL:
+            yield from ((k, min(k + side, k1), True) for k in range(k0, k1, side))
+        elif k1 - k0 <= side:
+            yield k0, k1, False
+        else:
+            middle = k0 + -(-(k1 - k0) // (2 * side)) * side
+            stack += [(middle, k1), (k0, middle)]
+
+
+class Workspace:
+    """Memory for the tiles of one fold, used again by each: fresh memory would cost as much as the arithmetic."""
+
+    def __init__(self, like: Tensor, elements: int, dtype: torch.dtype) -> None:
+        self._memory = like.new_empty(elements, dtype=dtype)
+
+    def __call__(self, *shape: int) -> Tensor:
+        """A tensor of this shape; what was in it before is lost."""
+        return self._memory[: math.prod(shape)].view(shape)
+
+
+def scores(
+    query: Tensor, key: Tensor, spec: Spec, window: Window, space: Workspace | None = None
+) -> tuple[Tensor, Tensor | None]:
+    """Scores of one tile, and which of them the mask allows (None: all).
+
+    Args:
+        query: `(batch, heads, q, dim)`, the tile's queries.
+        key: `(batch, kv_heads, k, dim)`, the tile's keys.
+        window: the tile's place.
+        space: memory for the tile, where no gradient is wanted.
+
+    Returns:
+        scores `(batch, heads, q, k)` with −inf where the mask blocks, and a boolean that broadcasts to it.
+    """
+    batch, heads, rows, dim = query.shape
+    kv_heads, columns = key.shape[1:3]
+    folded = (query * spec.scale).reshape(batch * kv_heads, heads // kv_heads * rows, dim)
+    turned = key.reshape(batch * kv_heads, columns, dim).transpose(1, 2)
+    out = None if space is None else space(batch * kv_heads, folded.shape[1], columns)
+    tile = torch.bmm(folded, turned) if out is None else torch.bmm(folded, turned, out=out)
+    tile = tile.view(batch, heads, rows, columns)
+    if spec.softcap is not None:
+        tile = spec.softcap * torch.tanh(tile / spec.softcap)
+    if spec.bias is not None:
+        tile = spec.bias.apply(tile, window)
+    allowed = None
+    if spec.mask is not None and not window.whole:
+        allowed = allows(spec.mask, window, batch, heads, tile.device)
+        blocked = ~allowed
+        tile = tile.masked_fill(blocked, -torch.inf) if space is None else tile.masked_fill_(blocked, -torch.inf)
+    if spec.bias is not None and spec.bias.may_block:
+        allowed = tile != -torch.inf
+    return tile, allowed
+
+
+def allows(mask: Mask, window: Window, batch: int, heads: int, device: torch.device) -> Tensor:
+    """What the mask allows in one tile: boolean, broadcasting to `(batch, heads, q, k)`."""
+    allowed = mask.allows(window.q(device), window.k(device), window.batch(batch, device), window.head(heads, device))
+    return allowed.to(device)
