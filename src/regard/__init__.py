@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from types import ModuleType
 
 from regard.attention import attend, observe, weights
 from regard.bias import alibi, relative
 from regard.errors import RegardError
 from regard.masks import causal, dense, documents, near, padding, prefix, random, strided, tokens
-
-if TYPE_CHECKING:
-    from regard.storage import load
-    from regard.watch import watch
+from regard.record import load
+from regard.watch import watch
 
 __all__ = [
     "RegardError", "alibi", "attend", "causal", "dense", "documents", "load", "near", "observe", "padding",
     "prefix", "random", "relative", "strided", "tokens", "watch", "weights",
 ]  # fmt: skip
 
-_LATE = {"watch": "regard.watch", "load": "regard.storage"}
-_PACKAGES = ("draw", "page", "statistics")
+_PACKAGES = ("draw", "page")
 
 
-def __getattr__(name: str) -> Any:
-    """Import what is not needed for computing when it is first asked for."""
-    if name in _LATE:
-        return getattr(importlib.import_module(_LATE[name]), name)
+def __getattr__(name: str) -> ModuleType:
+    """Import what needs more than torch when it is first asked for."""
     if name in _PACKAGES:
         return importlib.import_module(f"regard.{name}")
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

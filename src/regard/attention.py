@@ -15,13 +15,16 @@ from torch import Tensor
 from regard import roads
 from regard.axes import Sizes, sizes_of, statistics_dtype
 from regard.engines import choose
-from regard.errors import ArgumentError, ShapeError
+from regard.errors import ArgumentError
 from regard.observation import Observation, Top, cells
 from regard.spec import Spec, SpecArguments
 from regard.state import State, merge, sink_state
 from regard.statistics import Choice, Wanted, read, wanted, weight
-from regard.tiles import scores
+from regard.tiles import scores, without_autocast
 from regard.window import Window
+
+BLOCK = 256  # rows of a window computed at once
+FAR = 16  # steps between rows from which each is computed alone
 
 
 def attend(
@@ -53,7 +56,9 @@ def attend(
         return road
     seed = int(torch.randint(2**31, ()).item()) if dropout else 0
     want = Wanted(dropout=dropout, seed=seed)
-    state = _with_sink(choose("auto", query, key, value, full, want).rows(query, key, value, full, want), full)
+    state = _with_sink(
+        choose("auto", query, key, value, full, want).rows(query, key, value, full, want), full
+    )
     return _output(state, query, sizes)
 
 
@@ -62,9 +67,9 @@ def observe(
     key: Tensor,
     value: Tensor | None = None,
     *,
-    statistics: str | Iterable[str | Choice] | None = None,
+    statistics: str | Choice | Iterable[str | Choice] | None = None,
     top: int = 0,
-    map: int | None = None,  # noqa: A002
+    map: int | None = None,
     engine: str = "auto",
     **spec: Unpack[SpecArguments],
 ) -> Observation:
@@ -91,6 +96,8 @@ def observe(
     sizes = sizes_of(query, key, value)
     full = Spec.of(sizes, **spec).to(query.device)
     want = wanted(statistics, top=top, cell=_cell(map, sizes, full), output=value is not None)
+    for column in want.columns:
+        column.check(sizes)
     runner = choose(engine, query, key, value, full, want)
     alone = runner.rows(query, key, value, full, want)
     state = _with_sink(alone, full)
@@ -105,7 +112,9 @@ def observe(
         output=_output(state, query, sizes) if value is not None else None,
         received=None if sums is None else sums.received,
         received_max=None if sums is None else sums.received_max,
-        groups={name.removeprefix("group:"): tensor for name, tensor in rows.items() if name.startswith("group:")},
+        groups={
+            name.removeprefix("group:"): tensor for name, tensor in rows.items() if name.startswith("group:")
+        },
         map=None if sums is None else sums.map,
         top=tops,
         engine=runner.name,
@@ -136,23 +145,37 @@ def weights(
     return window_of(query, key, Spec.of(sizes, **spec).to(query.device), rows, columns)
 
 
+@without_autocast
 def window_of(query: Tensor, key: Tensor, spec: Spec, rows: slice, columns: slice) -> Tensor:
     """`weights` for a spec that has been checked already."""
     sizes = sizes_of(query, key)
-    q0, q1, q_step = _bounds(rows, sizes.queries, "rows")
-    k0, k1, k_step = _bounds(columns, sizes.keys, "columns")
+    wanted_rows = range(*_bounds(rows, sizes.queries, "rows"))
+    wanted_columns = range(*_bounds(columns, sizes.keys, "columns"))
     exact = statistics_dtype(query.dtype)
-    if q0 == q1 or k0 == k1:
-        return query.new_zeros((sizes.batch, sizes.heads, len(range(q0, q1, q_step)), len(range(k0, k1, k_step))), dtype=exact)
+    if not wanted_rows or not wanted_columns:
+        shape = (sizes.batch, sizes.heads, len(wanted_rows), len(wanted_columns))
+        return query.new_zeros(shape, dtype=exact)
+    # rows far apart one by one, others by blocks: never more scores than the window and one block of rows
+    many = 1 if wanted_rows.step > FAR else max(1, BLOCK // wanted_rows.step)
+    parts = [wanted_rows[start : start + many] for start in range(0, len(wanted_rows), many)]
+    return torch.cat([_rows_of(query, key, spec, part, wanted_columns) for part in parts], 2)
+
+
+def _rows_of(query: Tensor, key: Tensor, spec: Spec, rows: range, columns: range) -> Tensor:
+    """The weights of neighbouring rows."""
+    exact, keys = statistics_dtype(query.dtype), key.shape[2]
+    q0, q1, k0, k1 = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
     block, bias = query[:, :, q0:q1], None
     window = Window(spec.offset + q0, spec.offset + q1, k0, k1, spec.offset)
     tile, _ = scores(block.to(exact), key[:, :, k0:k1].to(exact), spec, window)
     if spec.bias is not None:
-        bias = spec.bias.part(replace(window, k0=0, k1=sizes.keys))[0]
+        bias = spec.bias.part(replace(window, k0=0, k1=keys))[0]
     local = replace(spec, offset=window.q0, bias=bias)
     want = Wanted(output=False)
-    state = _with_sink(choose("auto", block, key, None, local, want).rows(block, key, None, local, want), local)
-    return weight(tile, state.lse[..., None].to(exact))[:, :, ::q_step, ::k_step]
+    state = _with_sink(
+        choose("auto", block, key, None, local, want).rows(block, key, None, local, want), local
+    )
+    return weight(tile, state.lse[..., None].to(exact))[:, :, :: rows.step, :: columns.step]
 
 
 def _bounds(part: slice, size: int, name: str) -> tuple[int, int, int]:
@@ -183,6 +206,8 @@ def _cell(grid: int | None, sizes: Sizes, spec: Spec) -> int:
     cell = 1
     while max(cells(spec.offset, spec.offset + sizes.queries, cell), cells(0, sizes.keys, cell)) > grid:
         cell *= 2
-        if cell > 2 * max(sizes.keys, sizes.queries):  # queries on both sides of position 0 fill two cells at least
+        if cell > 2 * max(
+            sizes.keys, sizes.queries
+        ):  # queries on both sides of position 0 fill two cells at least
             break
     return cell

@@ -49,7 +49,9 @@ def sizes_of(query: Tensor, key: Tensor, value: Tensor | None = None) -> Sizes:
         if not isinstance(tensor, Tensor):
             raise ShapeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
         if tensor.ndim != 4:
-            raise ShapeError(f"{name} must have 4 axes (batch, heads, tokens, dim), got {tuple(tensor.shape)}")
+            raise ShapeError(
+                f"{name} must have 4 axes (batch, heads, tokens, dim), got {tuple(tensor.shape)}"
+            )
         if tensor.dtype not in FLOATS:
             raise ShapeError(f"{name} must be floating point (float16 to float64), got {tensor.dtype}")
         if tensor.dtype != query.dtype or tensor.device != query.device:
@@ -58,7 +60,9 @@ def sizes_of(query: Tensor, key: Tensor, value: Tensor | None = None) -> Sizes:
                 f"for query and {tensor.dtype} on {tensor.device} for {name}"
             )
         if tensor.shape[0] != query.shape[0]:
-            raise ShapeError(f"batch sizes must agree, got {query.shape[0]} for query, {tensor.shape[0]} for {name}")
+            raise ShapeError(
+                f"batch sizes must agree, got {query.shape[0]} for query, {tensor.shape[0]} for {name}"
+            )
     batch, heads, queries, dim = query.shape
     kv_heads, keys = key.shape[1:3]
     if key.shape[3] != dim:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,12 +21,12 @@ Index = tuple[slice, ...]
 
 @dataclass(frozen=True, eq=False)
 class Bias:
-    """Base of the biases. A new one has `apply` and, if it holds a tensor that can be learned, names it `values`.
+    """Base of the biases. A new one has `apply` and, if it holds a tensor that can be learned, names it `values`."""
 
-    `may_block` says whether it can write −inf, which blocks a key as a mask does.
-    """
-
-    may_block: ClassVar[bool] = False
+    @property
+    def may_block(self) -> bool:
+        """Whether it can write −inf, which blocks a key as a mask does."""
+        return False
 
     @property
     def parameter(self) -> Tensor | None:
@@ -44,7 +44,7 @@ class Bias:
         """The same bias for a call whose first query has this position."""
         return self
 
-    def part(self, window: Window, values: Tensor | None = None) -> tuple[Bias, Index]:
+    def part(self, window: Window) -> tuple[Bias, Index]:
         """The bias of one tile alone, and where its tensor lies in `parameter`: what the backward pass needs."""
         return self, ()
 
@@ -60,7 +60,6 @@ class Dense(Bias):
     `row` is the position of its first row and `column` that of its first column.
     """
 
-    may_block: ClassVar[bool] = True
     values: Tensor
     row: int = 0
     column: int = 0
@@ -74,11 +73,17 @@ class Dense(Bias):
         if self.values.ndim == 2:
             object.__setattr__(self, "values", self.values[None, None])
 
+    @property
+    def may_block(self) -> bool:
+        return True
+
     def check(self, sizes: Sizes) -> None:
         """Every axis is 1 or that of the call."""
         want = (sizes.batch, sizes.heads, sizes.queries, sizes.keys)
         if any(have not in (1, size) for have, size in zip(self.values.shape, want, strict=True)):
-            raise ShapeError(f"bias must broadcast to (batch, heads, queries, keys) = {want}, got {tuple(self.values.shape)}")
+            raise ShapeError(
+                f"bias must broadcast to (batch, heads, queries, keys) = {want}, got {tuple(self.values.shape)}"
+            )
 
     def at(self, offset: int) -> Dense:
         """Rows are the call's queries, so they move with the first one."""
@@ -86,14 +91,18 @@ class Dense(Bias):
 
     def _index(self, window: Window) -> Index:
         rows = slice(window.q0 - self.row, window.q1 - self.row) if self.values.shape[2] > 1 else slice(None)
-        columns = slice(window.k0 - self.column, window.k1 - self.column) if self.values.shape[3] > 1 else slice(None)
+        columns = (
+            slice(window.k0 - self.column, window.k1 - self.column)
+            if self.values.shape[3] > 1
+            else slice(None)
+        )
         return slice(None), slice(None), rows, columns
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Add the tile's slice."""
-        return scores + self.values[self._index(window)].to(scores.dtype)
+        return _sum(scores, self.values[self._index(window)].to(scores.dtype))
 
-    def part(self, window: Window, values: Tensor | None = None) -> tuple[Bias, Index]:
+    def part(self, window: Window) -> tuple[Bias, Index]:
         """The tile's slice as a bias of its own."""
         index = self._index(window)
         return Dense(self.values[index], window.q0, window.k0), index
@@ -108,7 +117,9 @@ class Alibi(Bias):
     def check(self, sizes: Sizes) -> None:
         """One slope per head."""
         if self.values.shape != (sizes.heads,):
-            raise ShapeError(f"alibi needs one slope per head, ({sizes.heads},), got {tuple(self.values.shape)}")
+            raise ShapeError(
+                f"alibi needs one slope per head, ({sizes.heads},), got {tuple(self.values.shape)}"
+            )
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Subtract slope times distance."""
@@ -126,44 +137,72 @@ class Relative(Bias):
         if self.values.ndim != 2 or self.values.shape[1] % 2 == 0:
             raise ShapeError(f"a relative table must be (heads, 2·reach + 1), got {tuple(self.values.shape)}")
 
+    @property
+    def may_block(self) -> bool:
+        return bool(self.values.isneginf().any())
+
     def check(self, sizes: Sizes) -> None:
         """One row per head, or one for all."""
         if self.values.shape[0] not in (1, sizes.heads):
-            raise ShapeError(f"a relative table needs {sizes.heads} rows (heads) or 1, got {self.values.shape[0]}")
+            raise ShapeError(
+                f"a relative table needs {sizes.heads} rows (heads) or 1, got {self.values.shape[0]}"
+            )
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Add the table's entries."""
         reach = self.values.shape[1] // 2
         place = (window.k(scores.device) - window.q(scores.device)).clamp(-reach, reach) + reach
-        return scores + self.values.to(scores.dtype)[:, place]
+        entries = self.values.to(scores.dtype)[:, place]
+        return _sum(scores, entries) if self.may_block else scores + entries
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreMod(Bias):
     """FlexAttention's `score_mod(score, batch, head, q_index, kv_index)`, evaluated per tile.
 
-    `q_index` counts the call's queries from 0, as FlexAttention does, whatever their position.
+    `q_index` counts the call's queries from 0, as FlexAttention does; `row` is the position of the first one.
     """
 
-    may_block: ClassVar[bool] = True
     function: Callable[..., Any]
+    row: int = 0
+
+    @property
+    def may_block(self) -> bool:
+        return True
+
+    def at(self, offset: int) -> ScoreMod:
+        """Rows are the call's queries, so they move with the first one."""
+        return replace(self, row=offset)
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Map the function over the tile."""
         device = scores.device
         batch = torch.arange(scores.shape[0], device=device)
         head = torch.arange(scores.shape[1], device=device)
-        q = window.q(device)[:, 0] - window.offset
+        q = window.q(device)[:, 0] - self.row
         k = window.k(device)[0]
         mapped = self.function
-        for axes in ((0, None, None, None, 0), (0, None, None, 0, None), (0, None, 0, None, None), (0, 0, None, None, None)):
+        for axes in (
+            (0, None, None, None, 0),
+            (0, None, None, 0, None),
+            (0, None, 0, None, None),
+            (0, 0, None, None, None),
+        ):
             mapped = torch.vmap(mapped, in_dims=axes)
-        return mapped(scores, batch, head, q, k).to(scores.dtype)
+        result = mapped(scores, batch, head, q, k).to(scores.dtype)
+        return result.contiguous()  # vmap returns a view where the function ignores an axis
+
+
+def _sum(scores: Tensor, bias: Tensor) -> Tensor:
+    """The sum, where a bias of −inf blocks whatever the score: NaN − inf would be NaN."""
+    return (scores + bias).masked_fill(bias == -torch.inf, -torch.inf)
 
 
 def alibi(slopes: Tensor | Sequence[float]) -> Bias:
     """ALiBi: −slope · |q − k| with one slope per head. See `Alibi`."""
-    return Alibi(torch.as_tensor(slopes, dtype=torch.get_default_dtype()) if not isinstance(slopes, Tensor) else slopes)
+    return Alibi(
+        torch.as_tensor(slopes, dtype=torch.get_default_dtype()) if not isinstance(slopes, Tensor) else slopes
+    )
 
 
 def relative(table: Tensor) -> Bias:
@@ -181,4 +220,6 @@ def as_bias(bias: Bias | Tensor | None) -> Bias | None:
         return bias
     if isinstance(bias, Tensor):
         return Dense(bias)
-    raise ArgumentError(f"bias must be a tensor, rg.alibi(…), rg.relative(…) or None, got {type(bias).__name__}")
+    raise ArgumentError(
+        f"bias must be a tensor, rg.alibi(…), rg.relative(…) or None, got {type(bias).__name__}"
+    )

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from regard.axes import Sizes
+from regard.errors import ShapeError
 from regard.window import Window
 
 
@@ -24,12 +26,22 @@ class Column:
         touches: False where φ is 0 on a whole window, so that the tile costs nothing.
         power: 1, 2: φ is that power of the key's position, which an engine may take from its own sums of positions;
             0: no such short cut. `distance` is |q − k|, which away from the diagonal is one too.
+        shape: of the content it is bound to, `(keys,)` or `(batch, keys)`; None where it holds everywhere.
     """
 
     name: str
     phi: Callable[[Window, torch.device], Tensor]
     touches: Callable[[Window], bool] = lambda window: True
     power: int = 0
+    shape: tuple[int, ...] | None = None
+
+    def check(self, sizes: Sizes) -> None:
+        """Raise ShapeError where the column's content does not fit a call of these sizes."""
+        if self.shape not in (None, (sizes.keys,), (sizes.batch, sizes.keys)):
+            raise ShapeError(
+                f"{self.name} must have shape (keys,) or (batch, keys) with {sizes.keys} keys and batch "
+                f"{sizes.batch}, got {self.shape}"
+            )
 
 
 POSITION = Column("position", lambda w, d: w.k(d), power=1)
@@ -59,4 +71,4 @@ def group(name: str, members: Tensor) -> Column:
         part = members[..., w.columns].to(device)
         return part if part.ndim == 1 else part[:, None, None, :]
 
-    return Column(f"group:{name}", phi)
+    return Column(f"group:{name}", phi, shape=tuple(members.shape))

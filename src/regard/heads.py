@@ -64,7 +64,7 @@ def _sum(values: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 
 def means(summed: Sums, names: Iterable[str], heads: int) -> dict[str, np.ndarray]:
     """The means of the named statistics, `(heads,)` each: NaN where not kept, 0 where no query was valid."""
-    nothing = torch.full((heads,), torch.nan), torch.ones(heads)
+    nothing = torch.full((heads,), torch.nan, dtype=torch.float64), torch.ones(heads)
     pairs = {name: summed.get(name, nothing) for name in names}
     return {name: (total / weight.clamp(min=1)).numpy() for name, (total, weight) in pairs.items()}
 

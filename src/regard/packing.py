@@ -5,7 +5,6 @@ Knows the fields of a call and of a spec; it knows no files, and trusts nothing 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
@@ -16,8 +15,7 @@ from torch import Tensor
 
 from regard.axes import FLOATS, Sizes
 from regard.bias import Alibi, Bias, Dense, Relative
-from regard.errors import RecordError
-from regard.masks import Mask
+from regard.errors import MaskError, RecordError
 from regard.masks import pack as pack_mask
 from regard.masks import unpack as unpack_mask
 from regard.observation import COLUMNS, ROWS, Map, Top
@@ -32,6 +30,7 @@ BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Rel
 CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
 LARGEST = 1 << 40  # no size, position or count of a real call is beyond
 MOST_HEADS = 1 << 16
+WAY_OUT = 'watch without keep="vectors" to save this record'
 VECTORS = ("output", "query", "key")
 MAP, TOP = ("total", "peak", "rows"), ("weights", "keys")
 NUMBERS = (torch.int64,)
@@ -42,7 +41,7 @@ def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The call as a dict for JSON and its tensors by name.
 
     Raises:
-        RecordError: its bias is a function, which no file can hold.
+        RecordError: its mask or its bias is a function, which no file can hold.
     """
     plain = {name: getattr(call, name) for name in (*VECTORS, *ROWS, *COLUMNS)}
     tensors = {name: tensor for name, tensor in plain.items() if tensor is not None}
@@ -65,18 +64,17 @@ def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _pack_spec(spec: Spec, layer: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    mask, tensors = (None, {}) if spec.mask is None else pack_mask(spec.mask)
+    try:
+        mask, tensors = (None, {}) if spec.mask is None else pack_mask(spec.mask)
+    except MaskError as error:
+        raise RecordError(f"{layer}: its mask cannot be saved, {error}: {WAY_OUT}") from None
     if spec.sink_logit is not None:
         tensors["sink_logit"] = spec.sink_logit
-    bias = None
+    bias = next((name for name, kind in BIASES.items() if type(spec.bias) is kind), None)
     if spec.bias is not None:
-        kinds = [name for name, kind in BIASES.items() if type(spec.bias) is kind]
-        if not kinds or spec.bias.parameter is None:
-            raise RecordError(
-                f"{layer}: its score_mod is a Python function, which cannot be saved: "
-                'watch without keep="vectors" to save this record'
-            )
-        bias, tensors["bias"] = kinds[0], spec.bias.parameter
+        if bias is None or spec.bias.parameter is None:
+            raise RecordError(f"{layer}: its score_mod cannot be saved, it is Python code: {WAY_OUT}")
+        tensors["bias"] = spec.bias.parameter
     numbers = {"scale": spec.scale, "offset": spec.offset, "softcap": spec.softcap}
     return numbers | {"mask": mask, "bias": bias, "sink_logit": spec.sink_logit is not None}, tensors
 
@@ -227,21 +225,18 @@ def _parts(bodies: list[Any], left: dict[str, Tensor], sizes: Sizes, where: str)
 def _spec(body: dict[str, Any], own: dict[str, Tensor], sizes: Sizes, where: str) -> Spec:
     scale = entry(body, "scale", float, where)
     softcap = entry(body, "softcap", (float, type(None)), where)
-    if not math.isfinite(scale) or (softcap is not None and not 0 < softcap < math.inf):
-        raise RecordError(f"{where}: scale and softcap must be finite numbers, got {scale} and {softcap}")
     offset = _number(body, "offset", where, -LARGEST)
-    sink = own.pop("sink_logit") if entry(body, "sink_logit", bool, where) and "sink_logit" in own else None
-    if body["sink_logit"] and (sink is None or sink.shape != (sizes.heads,) or sink.dtype not in FLOATS):
-        raise RecordError(f"{where}: 'sink_logit' must be one number per head")
     kind = entry(body, "bias", (str, type(None)), where)
     packed = entry(body, "mask", (dict, type(None)), where)
-    bias: Bias | None = None
-    mask: Mask | None = None
+    given = {"bias": kind is not None, "sink_logit": entry(body, "sink_logit", bool, where)}
+    if any(there != (name in own) for name, there in given.items()) or (
+        kind is not None and kind not in BIASES
+    ):
+        raise RecordError(
+            f"{where}: 'bias' must be null or one of {', '.join(BIASES)}, 'sink_logit' true or false, each with its "
+            f"tensor, got {kind!r:.60} and {given['sink_logit']}"
+        )
     with _trying(where):
-        if kind is not None:
-            bias = BIASES[kind](own.pop("bias")).at(offset)  # type: ignore[call-arg]
-            bias.check(sizes)
-        if packed is not None:
-            mask = unpack_mask(packed, own)
-            mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)
-    return Spec(scale=scale, offset=offset, mask=mask, bias=bias, softcap=softcap, sink_logit=sink)
+        bias = None if kind is None else BIASES[kind](own["bias"])  # type: ignore[call-arg]
+        mask = None if packed is None else unpack_mask(packed, own)
+        return Spec.of(sizes, mask, bias, scale, softcap, own.get("sink_logit"), align=offset)

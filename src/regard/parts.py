@@ -21,7 +21,7 @@ from regard.spec import Spec
 MAX_PAIRS = 1 << 22  # pairs of query and key that are compared one by one to see whether two masks agree
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Part:
     """The next `queries` of a call, which saw its first `keys` under one spec."""
 
@@ -108,7 +108,7 @@ def _agree(a: Mask | None, b: Mask | None, step: Part) -> bool:
 def _dense(mask: Mask | None, step: Part) -> Tensor:
     if mask is None:
         return torch.ones(1, 1, step.queries, step.keys, dtype=torch.bool)
-    return mask.dense(step.queries, step.keys, offset=step.spec.offset).cpu()
+    return mask.to("cpu").dense(step.queries, step.keys, offset=step.spec.offset)
 
 
 def _same(a: object, b: object) -> bool:
@@ -159,5 +159,7 @@ def _one_bias(bias: Bias, batch: int, head: int) -> Bias:
         case Alibi(values=values) | Relative(values=values):
             return bias.with_values(values[head % values.shape[0] :][:1])
         case ScoreMod(function=function):
-            return ScoreMod(lambda score, _batch, _head, q, k: function(score, batch, head, q, k))
+            return replace(
+                bias, function=lambda score, _batch, _head, q, k: function(score, batch, head, q, k)
+            )
     raise ArgumentError(f"no window can be computed with a bias of type {type(bias).__name__}")

@@ -244,7 +244,7 @@ class Record:
             entries.append(entry)
             tensors |= {f"{place}.{name}": tensor for name, tensor in own.items()}
         body = {"info": self.info, "tokens": self.tokens, "source_tokens": self.source_tokens}
-        storage.save(Path(path), body | {"calls": entries}, tensors, self.heads)
+        storage.write(Path(path), body | {"calls": entries}, tensors, self.heads)
 
 
 def load(path: str | PathLike[str]) -> Record:
@@ -253,7 +253,7 @@ def load(path: str | PathLike[str]) -> Record:
     Raises:
         RecordError: no record, or one that is damaged, too new or hostile; says which file and why.
     """
-    body, tensors = storage.load(Path(path))
+    body, tensors = storage.read(Path(path))
     own: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         place, _, rest = name.partition(".")

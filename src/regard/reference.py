@@ -15,10 +15,10 @@ from regard.spec import Spec
 from regard.window import Window
 
 
-def scores(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
+def scores(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.float64) -> Tensor:
     """What the softmax sees, `(batch, heads, queries, keys)`, −inf where blocked; a learned sink is one more column."""
     sizes = sizes_of(query, key)
-    query, key = query.double(), repeat_heads(key.double(), sizes.group)
+    query, key = query.to(dtype), repeat_heads(key.to(dtype), sizes.group)
     result = spec.scale * (query @ key.transpose(-1, -2))
     if spec.softcap is not None:
         result = spec.softcap * torch.tanh(result / spec.softcap)
@@ -31,14 +31,14 @@ def scores(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
         )
         result = torch.where(allowed, result, -torch.inf)
     if spec.sink_logit is not None:
-        sink = spec.sink_logit.double().view(1, -1, 1, 1).expand(*result.shape[:3], 1)
+        sink = spec.sink_logit.to(dtype).view(1, -1, 1, 1).expand(*result.shape[:3], 1)
         result = torch.cat([result, sink], -1)
     return result
 
 
-def weights(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
+def weights(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.float64) -> Tensor:
     """Softmax of the scores; 0 in a row that may attend no key, whatever its sink."""
-    s, keys = scores(query, key, spec), key.shape[2]
+    s, keys = scores(query, key, spec, dtype), key.shape[2]
     there = (s[..., :keys] != -torch.inf).any(-1, keepdim=True)
     return torch.where(there, torch.softmax(s, -1), 0.0)
 
@@ -52,18 +52,25 @@ def observe(
     first: int = 1,
     radius: int = 8,
     groups: Mapping[str, Tensor] | None = None,
+    dtype: torch.dtype = torch.float64,
 ) -> dict[str, Tensor]:
-    """Output and every statistic by its textbook formula, by the names of `regard.statistics.TABLE`."""
+    """Output and every statistic by its textbook formula, by the names of `regard.statistics.TABLE`.
+
+    `dtype` other than float64 gives the naive computation, whose error is the measure of an engine's.
+    """
     sizes = sizes_of(query, key, value)
-    s, joint = scores(query, key, spec), weights(query, key, spec)
+    s, joint = scores(query, key, spec, dtype), weights(query, key, spec, dtype)
     allowed = s[..., : sizes.keys] != -torch.inf
     there = allowed.any(-1)
     w, sink = joint[..., : sizes.keys], joint[..., sizes.keys :].sum(-1)
-    q = torch.arange(spec.offset, spec.offset + sizes.queries).double().unsqueeze(1)
-    k = torch.arange(sizes.keys).double()
-    terms = w.unsqueeze(-1) * repeat_heads(value.double(), sizes.group).unsqueeze(2)
+    q = torch.arange(spec.offset, spec.offset + sizes.queries).to(dtype).unsqueeze(1)
+    k = torch.arange(sizes.keys).to(dtype)
+    terms = w.unsqueeze(-1) * repeat_heads(value.to(dtype), sizes.group).unsqueeze(2)
     plain = torch.special.xlogy(joint, joint).sum(-1)
-    mean = (w * k).sum(-1)
+    tokens = torch.where(
+        there.unsqueeze(-1), w / w.sum(-1, keepdim=True), 0.0
+    )  # without a learned sink's share
+    mean = (tokens * k).sum(-1)
     table = {
         "output": torch.where(allowed.unsqueeze(-1), terms, 0.0).sum(-2),
         "lse": torch.where(there, s.logsumexp(-1), -torch.inf),
@@ -72,9 +79,9 @@ def observe(
         "argmax": torch.where(there, w.argmax(-1), -1) if sizes.keys else torch.full_like(sink, -1).long(),
         "effective_keys": torch.where(there, (-plain).exp(), 0.0),
         "sum_squares": joint.square().sum(-1),
-        "distance": (w * (q - k).abs()).sum(-1),
+        "distance": (tokens * (q - k).abs()).sum(-1),
         "position": mean,
-        "spread": ((w * k.square()).sum(-1) - mean.square()).clamp(min=0).sqrt(),
+        "spread": (tokens * (k - mean.unsqueeze(-1)).square()).sum(-1).sqrt(),
         "first": (w * (k < first)).sum(-1),
         "self_mass": (w * (q == k)).sum(-1),
         "previous": (w * (k == q - 1)).sum(-1),

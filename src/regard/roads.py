@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
@@ -9,6 +11,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 from regard.axes import Sizes
 from regard.masks import Causal
 from regard.spec import Spec
+from regard.tiles import finite
 
 
 def exact(
@@ -21,21 +24,22 @@ def exact(
         return None
     last = sizes.queries == 1 and spec.offset == sizes.keys - 1  # one query at the end sees every key
     if spec.mask is None or (isinstance(spec.mask, Causal) and last):
-        return _sdpa(query, key, value, spec, sizes, causal=False)
-    if isinstance(spec.mask, Causal) and spec.offset == 0:
-        return _sdpa(query, key, value, spec, sizes, causal=True)
-    if query.device.type == "cuda" and sizes.dim == sizes.value_dim:
-        return _flex(query, key, value, spec, sizes)
-    return None
+        return _sdpa(query, key, value, replace(spec, mask=None), sizes)
+    causal = isinstance(spec.mask, Causal) and spec.offset == 0
+    flex = query.device.type == "cuda" and sizes.dim == sizes.value_dim
+    if not (causal or flex) or not all(map(finite, (query, key, value))):
+        return None
+    road = _sdpa if causal else _flex
+    return road(query, key, value, spec, sizes)
 
 
-def _sdpa(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes, causal: bool) -> Tensor:
+def _sdpa(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
     """`scaled_dot_product_attention`; its fused kernels want one width, and columns of zeros change nothing."""
     width = max(sizes.dim, sizes.value_dim)
     query, key = pad(query, (0, width - sizes.dim)), pad(key, (0, width - sizes.dim))
     value = pad(value, (0, width - sizes.value_dim))
     output = scaled_dot_product_attention(
-        query, key, value, is_causal=causal, scale=spec.scale, enable_gqa=sizes.group > 1
+        query, key, value, is_causal=spec.mask is not None, scale=spec.scale, enable_gqa=sizes.group > 1
     )
     return output[..., : sizes.value_dim]
 

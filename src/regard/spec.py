@@ -23,7 +23,8 @@ class SpecArguments(TypedDict, total=False):
     scale: factor of q·k (default 1/√dim).
     softcap: c in c · tanh(score / c), before the bias (Gemma 2).
     sink_logit: one learned logit per head `(heads,)`, one more key with value 0 (gpt-oss).
-    align: "end" (default) puts the queries at the end of the keys, as in decoding; "start" at their start.
+    align: "end" (default) puts the queries at the end of the keys, as in decoding; "start" at their start; an int is
+        the first query's position itself.
     """
 
     mask: Mask | None
@@ -31,7 +32,7 @@ class SpecArguments(TypedDict, total=False):
     scale: float | None
     softcap: float | None
     sink_logit: Tensor | None
-    align: Literal["end", "start"]
+    align: Literal["end", "start"] | int
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +59,7 @@ class Spec:
         scale: float | None = None,
         softcap: float | None = None,
         sink_logit: Tensor | None = None,
-        align: Literal["end", "start"] = "end",
+        align: Literal["end", "start"] | int = "end",
     ) -> Spec:
         """Check the keywords of a call against its sizes.
 
@@ -66,23 +67,31 @@ class Spec:
             ArgumentError: a number out of range, an unknown `align`.
             MaskError, ShapeError: a mask, bias or sink logit that does not fit.
         """
-        if align not in ("end", "start"):
-            raise ArgumentError(f'align must be "end" or "start", got {align!r}')
+        if align not in ("end", "start") and type(align) is not int:
+            raise ArgumentError(
+                f'align must be "end", "start" or the position of the first query, got {align!r}'
+            )
         for name, number in (("scale", scale), ("softcap", softcap)):
             if number is not None and not math.isfinite(number):
                 raise ArgumentError(f"{name} must be a finite number, got {number}")
+        if scale is not None and scale < 0:
+            raise ArgumentError(f"scale must be at least 0, got {scale}")
         if softcap is not None and softcap <= 0:
             raise ArgumentError(f"softcap must be positive, got {softcap}")
-        offset = sizes.keys - sizes.queries if align == "end" else 0
+        offset = {"end": sizes.keys - sizes.queries, "start": 0}.get(align, align)  # type: ignore[call-overload]
         mask, bias = as_mask(mask), as_bias(bias)
         if mask is not None:
             mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)
         if bias is not None:
             bias = bias.at(offset)
             bias.check(sizes)
-        if sink_logit is not None and (not isinstance(sink_logit, Tensor) or sink_logit.shape != (sizes.heads,)):
+        if sink_logit is not None and (
+            not isinstance(sink_logit, Tensor) or sink_logit.shape != (sizes.heads,)
+        ):
             got = tuple(sink_logit.shape) if isinstance(sink_logit, Tensor) else type(sink_logit).__name__
-            raise ShapeError(f"sink_logit must be a tensor with one logit per head, ({sizes.heads},), got {got}")
+            raise ShapeError(
+                f"sink_logit must be a tensor with one logit per head, ({sizes.heads},), got {got}"
+            )
         return cls(
             scale=1 / math.sqrt(max(sizes.dim, 1)) if scale is None else float(scale),
             offset=offset,

@@ -32,7 +32,7 @@ class State:
     """
 
     m: Tensor
-    l: Tensor  # noqa: E741  (the letter of the literature)
+    l: Tensor
     u: Tensor | None = None
     r: Tensor | None = None
     o: Tensor | None = None
@@ -96,7 +96,9 @@ def _merge_top(a: State, b: State) -> tuple[Tensor | None, Tensor | None]:
         return None, None
     width = max(a.top_scores.shape[-1], b.top_scores.shape[-1])
     if width == 1:
-        wins = (b.top_scores > a.top_scores) | ((b.top_scores == a.top_scores) & _earlier(b.top_keys, a.top_keys))
+        wins = (b.top_scores > a.top_scores) | (
+            (b.top_scores == a.top_scores) & _earlier(b.top_keys, a.top_keys)
+        )
         return torch.where(wins, b.top_scores, a.top_scores), torch.where(wins, b.top_keys, a.top_keys)
     scores = torch.cat([a.top_scores, b.top_scores], -1)
     keys = torch.cat([a.top_keys, b.top_keys], -1)
@@ -126,13 +128,14 @@ def sink_state(state: State, logit: Tensor) -> State:
     """
     blank = identity(state)
     score = logit.to(state.m.dtype).view(1, -1, 1).expand_as(state.m)
-    here = state.l > 0
+    here = (state.l > 0) & (score > -torch.inf)
     constant = torch.where(here, score.detach(), blank.m)
-    mass = torch.where(here, (score - score.detach()).exp().to(state.l.dtype), 0.0)
+    slope = torch.where(here, score - score.detach(), 0.0).to(state.l.dtype)  # 0, but with a gradient
+    mass = torch.where(here, slope.exp(), 0.0)
     return State(
         constant,
         mass,
-        None if blank.u is None else torch.where(here, (score - score.detach()).to(state.l.dtype), blank.u),
+        None if blank.u is None else slope,
         None if blank.r is None else mass.square(),
         blank.o,
         blank.c,

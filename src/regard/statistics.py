@@ -55,11 +55,11 @@ _LINES = (
               "Over how many tokens the attention is spread, as if it were equal on each of them."),
     Statistic("sum_squares", "row", "Σ w²", "fraction", "1/n", "1", 0.0,
               "Chance that two tokens drawn by attention are the same one; 1 means a single token has it all."),
-    Statistic("distance", "row", "Σ w |q − k|", "tokens", "0", "keys − 1", 0.0,
+    Statistic("distance", "row", "Σ w |q − k| / Σ w", "tokens", "0", "keys − 1", 0.0,
               "How far away, on average, the attended tokens are.", ("distance",)),
-    Statistic("position", "row", "Σ w k", "position", "0", "keys − 1", 0.0,
+    Statistic("position", "row", "Σ w k / Σ w", "position", "0", "keys − 1", 0.0,
               "Where the attended tokens stand in the text, on average.", ("position",)),
-    Statistic("spread", "row", "√(Σ w k² − (Σ w k)²)", "tokens", "0", "(keys − 1)/2", 0.0,
+    Statistic("spread", "row", "√(Σ w k² / Σ w − position²)", "tokens", "0", "(keys − 1)/2", 0.0,
               "How widely the attended tokens are scattered around their average position.", ("position", "square")),
     Statistic("first", "row", "Σ w over the first keys", "fraction", "0", "1", 0.0,
               "Share that goes to the very first token: heads with nothing to do often rest there.", ("first",)),
@@ -111,12 +111,22 @@ def group(name: str, keys: Tensor | Iterable[int], size: int | None = None) -> C
     Args:
         name: how the group is called in `Observation.groups`.
         keys: boolean, `(keys,)` or `(batch, keys)`; or positions, with `size` the number of keys.
+
+    Raises:
+        ArgumentError: positions without `size`, or outside it.
     """
-    members = keys if isinstance(keys, Tensor) else torch.as_tensor(list(keys))
+    members = keys if isinstance(keys, Tensor) else torch.tensor(list(keys))
     if members.dtype != torch.bool:
         if size is None:
-            raise ArgumentError("group needs a boolean tensor over the keys, or positions with size=number of keys")
-        members = torch.zeros(size, dtype=torch.bool).index_fill(0, members.long(), True)
+            raise ArgumentError(
+                "group needs a boolean tensor over the keys, or positions with size=number of keys"
+            )
+        outside = [place for place in members.flatten().tolist() if place not in range(size)]
+        if outside:
+            raise ArgumentError(
+                f"positions of group {name!r} must be whole, from 0 to {size - 1}, got {outside[0]}"
+            )
+        members = torch.zeros(size, dtype=torch.bool).index_fill(0, members.flatten().long(), True)
     return Choice(f"group:{name}", columns.group(name, members))
 
 
@@ -155,7 +165,7 @@ class Wanted:
     dropout: float = 0.0
     seed: int = 0
     names: frozenset[str] = field(default_factory=frozenset)
-    parameters: dict[str, int] = field(default_factory=dict)
+    parameters: dict[str, int | float | bool] = field(default_factory=dict)
 
     @property
     def second(self) -> bool:
@@ -164,7 +174,7 @@ class Wanted:
 
 
 def wanted(
-    statistics: str | Iterable[str | Choice] | None = None,
+    statistics: str | Choice | Iterable[str | Choice] | None = None,
     *,
     top: int = 0,
     cell: int = 0,
@@ -184,7 +194,7 @@ def wanted(
         chosen: list[str | Choice] = list(TABLE)
     elif statistics in ("rows", "columns"):
         chosen = [name for name, line in TABLE.items() if line.kind == str(statistics)[:-1]]
-    elif isinstance(statistics, str):
+    elif isinstance(statistics, str | Choice):
         chosen = [statistics]
     else:
         chosen = list(statistics)
@@ -221,7 +231,7 @@ def read(state: State, want: Wanted, keys_only: State) -> dict[str, Tensor]:
     Args:
         state: of the keys and the learned sink, if there is one.
         want: what was asked for.
-        keys_only: of the keys alone.
+        keys_only: of the keys alone: positions are means over tokens, masses are shares of everything.
     """
     total, lse = state.filled, state.lse
     values: dict[str, Tensor] = {"lse": lse}
@@ -234,8 +244,10 @@ def read(state: State, want: Wanted, keys_only: State) -> dict[str, Tensor]:
         values["max_weight"] = weight(state.top_scores[..., 0], lse).detach()
         values["argmax"] = state.top_keys[..., 0]
     if state.c is not None:
-        means = state.c / total[..., None]
-        values |= {column.name: means[..., i] for i, column in enumerate(want.columns)}
+        assert keys_only.c is not None
+        shares, means = state.c / total[..., None], keys_only.c / keys_only.filled[..., None]
+        for i, column in enumerate(want.columns):
+            values[column.name] = (means if column.name in _PLAIN else shares)[..., i]
     if "square" in values:
         variance = (values["square"] - values["position"].square()).clamp(min=0)
         values["spread"] = torch.where(variance > 0, variance, 1.0).sqrt() * (variance > 0)

@@ -39,7 +39,7 @@ NAMES = {
 }
 
 
-def save(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads: DataFrame) -> None:
+def write(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads: DataFrame) -> None:
     """Write a record; the one that is there stays whole until the new one is complete on the disk.
 
     Data files are named by their content, so they never overwrite others; replacing `record.json` is the one
@@ -58,13 +58,13 @@ def save(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads: 
         folder.mkdir(parents=True, exist_ok=True)
         _check_ours(folder / RECORD)
         written = [
-            _write(folder, "statistics-{}.safetensors", lambda path: numbers.save_file(stored, path)),
-            _write(folder, "heads-{}.parquet", lambda path: heads.to_parquet(path, index=False)),
+            _put(folder, "statistics-{}.safetensors", lambda path: numbers.save_file(stored, path)),
+            _put(folder, "heads-{}.parquet", lambda path: heads.to_parquet(path, index=False)),
         ]
         text = _text(
             head | {"files": dict(zip(("statistics", "heads"), map(_seal, written), strict=True))} | body
         )
-        _write(folder, RECORD, lambda path: path.write_bytes(text))
+        _put(folder, RECORD, lambda path: path.write_bytes(text))
     except FileExistsError:
         raise RecordError(f"{folder}: a record is a folder, and this is a file") from None
     except PermissionError as error:
@@ -77,7 +77,7 @@ def save(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads: 
                 path.unlink()
 
 
-def load(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The body and the tensors of a record, after every check that needs no knowledge of what they mean.
 
     Raises:
@@ -123,7 +123,7 @@ def entry(body: Any, name: str, kind: type | tuple[type, ...], where: str) -> An
 
 
 def _distinct(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Each tensor once, as files want it; for others that are the same one (a mask of all layers) its name."""
+    """Each tensor once, as files want it; for others that are the same one (a mask of all layers) one."""
     stored: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
     first: dict[object, str] = {}
@@ -138,7 +138,7 @@ def _distinct(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
 
 
 def _text(body: dict[str, Any]) -> bytes:
-    """The body as JSON, within the limits that `load` holds it to."""
+    """The body as JSON, within the limits that `read` holds it to."""
     try:
         text = json.dumps(body, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -147,12 +147,12 @@ def _text(body: dict[str, Any]) -> bytes:
     return text
 
 
-def _write(folder: Path, name: str, write: Callable[[Path], object]) -> Path:
+def _put(folder: Path, name: str, fill: Callable[[Path], object]) -> Path:
     """Write a file under a temporary name, force it to the disk, and only then give it its own name."""
     temporary = folder / f".{secrets.token_hex(8)}.tmp"
     try:
         temporary.touch(exist_ok=False)  # a folder that is not writable is said by Python, not by a library
-        write(temporary)
+        fill(temporary)
         _sync(temporary)
         path = folder / name.format(_digest(temporary)[:16])
         os.replace(temporary, path)

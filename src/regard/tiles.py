@@ -6,16 +6,20 @@ Knows masks, biases and positions; it knows nothing of statistics, and never hol
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
-from regard.axes import Sizes
+from regard.axes import Sizes, statistics_dtype
 from regard.masks import Mask, Tile
 from regard.spec import Spec
 from regard.window import Window
 
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 TILE_ELEMENTS = 1 << 20  # scores in one tile, all heads together: 4 MiB in float32, near the caches
 SHAPES = ((512, 512), (256, 512), (256, 256), (128, 128), (64, 64))  # queries × keys
 
@@ -30,47 +34,78 @@ def shape_of(sizes: Sizes, mask: Mask | None, offset: int) -> tuple[int, int]:
 
 
 def _cost(sizes: Sizes, mask: Mask, offset: int, shape: tuple[int, int], lanes: int) -> float:
-    """Estimated work with tiles of one shape, from a dozen rows of tiles; a call costs as much as 2^15 scores."""
-    high, wide = shape
-    starts = range(offset, offset + sizes.queries, high)
+    """Estimated work with tiles of one shape, from a dozen rows of tiles; a call costs as much as 2^17 scores."""
+    starts = range(offset, offset + sizes.queries, shape[0])
     sample = starts[:: max(1, len(starts) // 12)]
-    tiles = sum(1 for q0 in sample for _ in _row(mask, q0, min(q0 + high, offset + sizes.queries), sizes.keys, wide))
-    return tiles * (high * wide * lanes + 32768) * len(starts) / max(1, len(sample))
+    rows = (_row(mask, q0, min(q0 + shape[0], offset + sizes.queries), sizes.keys, shape) for q0 in sample)
+    work = sum((k1 - k0) * shape[0] * lanes + (1 << 17) for row in rows for k0, k1, _ in row)
+    return work * len(starts) / max(1, len(sample))
 
 
-def walk(spec: Spec, sizes: Sizes, shape: tuple[int, int]) -> Iterator[tuple[tuple[int, int], Iterator[Window]]]:
+def walk(
+    spec: Spec, sizes: Sizes, shape: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int], Iterator[Window]]]:
     """Rows of tiles, top to bottom: `(q0, q1)` and the tiles that the mask does not leave empty, left to right.
 
-    Tiles start at multiples of their own sides in absolute positions, so the cells of a map never straddle two. `q0` and `q1` are absolute positions; `spec.offset` is that of the first query.
+    Tiles start at multiples of their own sides in absolute positions, so the cells of a map never straddle two.
+    `q0` and `q1` are absolute positions; `spec.offset` is that of the first query.
     """
     end = spec.offset + sizes.queries
     q0 = spec.offset
     while q0 < end:
         q1 = min(q0 - q0 % shape[0] + shape[0], end)
-        yield (q0, q1), _windows(spec, sizes, q0, q1, shape[1])
+        yield (q0, q1), _windows(spec, sizes, q0, q1, shape)
         q0 = q1
 
 
-def _windows(spec: Spec, sizes: Sizes, q0: int, q1: int, wide: int) -> Iterator[Window]:
-    for k0, k1, whole in _row(spec.mask, q0, q1, sizes.keys, wide):
+def _windows(spec: Spec, sizes: Sizes, q0: int, q1: int, shape: tuple[int, int]) -> Iterator[Window]:
+    for k0, k1, whole in _row(spec.mask, q0, q1, sizes.keys, shape):
         yield Window(q0, q1, k0, k1, spec.offset, whole)
 
 
-def _row(mask: Mask | None, q0: int, q1: int, keys: int, side: int) -> Iterator[tuple[int, int, bool]]:
-    """Tiles of one row of tiles, found by halving: an empty stretch of any length costs one question."""
+def _row(
+    mask: Mask | None, q0: int, q1: int, keys: int, shape: tuple[int, int]
+) -> Iterator[tuple[int, int, bool]]:
+    """Tiles of one row of tiles, found by halving: an empty stretch of any length costs one question.
+
+    Where the mask is mixed, tiles are halved further, down to squares: what is empty or whole in them is told apart.
+    """
+    narrow, wide = min(shape), shape[1]
     stack = [(0, keys)] if keys else []
     while stack:
         k0, k1 = stack.pop()
         kind = Tile.ALL if mask is None else mask.tile(q0, q1, k0, k1)
         if kind is Tile.NONE:
             continue
-        if kind is Tile.ALL:
-            yield from ((k, min(k + side, k1), True) for k in range(k0, k1, side))
-        elif k1 - k0 <= side:
+        if kind is Tile.SOME and k1 - k0 > narrow:
+            step = wide if k1 - k0 > wide else narrow
+            middle = k0 + -(-(k1 - k0) // (2 * step)) * step
+            stack += [(middle, k1), (k0, middle)]
+        elif kind is Tile.SOME:
             yield k0, k1, False
         else:
-            middle = k0 + -(-(k1 - k0) // (2 * side)) * side
-            stack += [(middle, k1), (k0, middle)]
+            while k0 < k1:
+                end = min(k0 - k0 % wide + wide, k1)
+                yield k0, end, True
+                k0 = end
+
+
+def without_autocast(
+    fold: Callable[Concatenate[Tensor, Arguments], Result],
+) -> Callable[Concatenate[Tensor, Arguments], Result]:
+    """The fold in the precision of its statistics, whatever autocast its caller runs under."""
+
+    @wraps(fold)
+    def run(query: Tensor, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with torch.autocast(query.device.type, enabled=False):
+            return fold(query, *args, **kwargs)
+
+    return run
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether NaN and inf are absent: a weight of 0 does not silence them, as 0 · NaN is NaN."""
+    return bool(tensor.detach().sum(dtype=statistics_dtype(tensor.dtype)).isfinite())
 
 
 class Workspace:
@@ -113,7 +148,9 @@ def scores(
     if spec.mask is not None and not window.whole:
         allowed = allows(spec.mask, window, batch, heads, tile.device)
         blocked = ~allowed
-        tile = tile.masked_fill(blocked, -torch.inf) if space is None else tile.masked_fill_(blocked, -torch.inf)
+        tile = (
+            tile.masked_fill(blocked, -torch.inf) if space is None else tile.masked_fill_(blocked, -torch.inf)
+        )
     if spec.bias is not None and spec.bias.may_block:
         allowed = tile != -torch.inf
     return tile, allowed
@@ -121,5 +158,7 @@ def scores(
 
 def allows(mask: Mask, window: Window, batch: int, heads: int, device: torch.device) -> Tensor:
     """What the mask allows in one tile: boolean, broadcasting to `(batch, heads, q, k)`."""
-    allowed = mask.allows(window.q(device), window.k(device), window.batch(batch, device), window.head(heads, device))
+    allowed = mask.allows(
+        window.q(device), window.k(device), window.batch(batch, device), window.head(heads, device)
+    )
     return allowed.to(device)

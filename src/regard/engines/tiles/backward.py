@@ -18,7 +18,7 @@ from regard.axes import sizes_of
 from regard.spec import Spec
 from regard.state import State
 from regard.statistics import Wanted
-from regard.tiles import scores, shape_of, walk
+from regard.tiles import scores, shape_of, walk, without_autocast
 from regard.window import Window
 
 
@@ -29,6 +29,7 @@ def kept(p: Tensor, window: Window, want: Wanted) -> Tensor:
     return (drawn >= want.dropout).to(p.dtype) / (1 - want.dropout)
 
 
+@without_autocast
 def pull(
     query: Tensor,
     key: Tensor,
@@ -48,14 +49,19 @@ def pull(
     ]
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         part = slice(q0 - spec.offset, q1 - spec.offset)
-        block = query[:, :, part].to(exact)
+        block = _clean(query[:, :, part]).to(exact)
         local = State(**{name: t[:, :, part].to(exact) for name, t in vars(grads).items() if t is not None})
         for window in windows:
-            columns = key[:, :, window.columns].to(exact)
+            columns = _clean(key[:, :, window.columns]).to(exact)
             values = None if value is None else value[:, :, window.columns].to(exact)
             _tile(block, columns, values, spec, want, local, window, sums)
     inputs = (query, key, value, parameter)
     return tuple(None if s is None or t is None else s.to(t.dtype) for s, t in zip(sums, inputs, strict=True))
+
+
+def _clean(tensor: Tensor) -> Tensor:
+    """0 for NaN and inf, which a slope of 0 would turn into NaN; m stays NaN in the rows that attend them."""
+    return tensor.nan_to_num(0.0, 0.0, 0.0)
 
 
 def _tile(
@@ -89,8 +95,12 @@ def _tile(
     slope *= p
     if allowed is not None:
         slope.masked_fill_(~allowed, 0.0)
-    wanted = [t for t in (query, key, getattr(spec.bias, "values", None)) if t is not None and t.requires_grad]
-    shares = dict(zip(map(id, wanted), torch.autograd.grad(tile, wanted, slope, allow_unused=True), strict=True))
+    wanted = [
+        t for t in (query, key, getattr(spec.bias, "values", None)) if t is not None and t.requires_grad
+    ]
+    shares = dict(
+        zip(map(id, wanted), torch.autograd.grad(tile, wanted, slope, allow_unused=True), strict=True)
+    )
     places = ((0, query, window.rows), (1, key, window.columns))
     for place, tensor, part in places:
         total, share = sums[place], shares[id(tensor)]
@@ -110,7 +120,8 @@ def _through_value(
     used = p if factors is None else p * factors
 
     def lanes(tensor: Tensor) -> Tensor:
-        return tensor.reshape(p.shape[0] * kv_heads, -1, tensor.shape[-1])
+        batch, heads, rows, last = tensor.shape
+        return tensor.reshape(batch * kv_heads, heads // kv_heads * rows, last)
 
     if sums[2] is not None:
         share = torch.bmm(lanes(used).transpose(1, 2), lanes(grad))

@@ -13,10 +13,11 @@ from regard.engines.sums import Sums
 from regard.observation import Map, cells
 from regard.spec import Spec
 from regard.statistics import Wanted
-from regard.tiles import Workspace, scores, shape_of, walk
+from regard.tiles import Workspace, scores, shape_of, walk, without_autocast
 from regard.window import Window
 
 
+@without_autocast
 @torch.no_grad()
 def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
     """Received mass, largest received weight and the map, given the rows' lse `(batch, heads, queries)`."""
@@ -26,14 +27,17 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
     received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
     picture = _blank(query, sizes, spec, lse, want.cell) if want.cell else None
     held = torch.where(lse == -torch.inf, torch.inf, lse).to(exact)  # an empty row weighs e^(−inf) = 0
+    broken = bool(lse.isnan().any())  # a broken row may reach the keys that it attends, no others
     shape = shape_of(sizes, spec.mask, spec.offset)
     space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
     for (q0, q1), windows in walk(spec, sizes, shape):
         part = slice(q0 - spec.offset, q1 - spec.offset)
         block = query[:, :, part].to(exact)
         for window in windows:
-            tile, _ = scores(block, key[:, :, window.columns].to(exact), spec, window, space)
+            tile, allowed = scores(block, key[:, :, window.columns].to(exact), spec, window, space)
             p = tile.sub_(held[:, :, part, None]).exp_()
+            if broken and allowed is not None:
+                p.masked_fill_(~allowed, 0.0)
             total, peak = _pool(p, window, want.cell)
             if want.received:
                 received[:, :, window.columns] += total.sum(-2)
@@ -51,7 +55,11 @@ def _blank(query: Tensor, sizes: Sizes, spec: Spec, lse: Tensor, cell: int) -> M
     shape = (sizes.batch, sizes.heads, grid_q, grid_k)
     total = torch.zeros(shape, dtype=statistics_dtype(query.dtype), device=query.device)
     margin = (start % cell, -stop % cell) if sizes.queries else (0, 0)
-    rows = pad(lse != -torch.inf, margin).unflatten(2, (grid_q, cell)).sum(3) if sizes.queries else total[..., 0].long()
+    rows = (
+        pad(lse != -torch.inf, margin).unflatten(2, (grid_q, cell)).sum(3)
+        if sizes.queries
+        else total[..., 0].long()
+    )
     return Map(
         total=total,
         peak=total.clone(),
@@ -75,12 +83,12 @@ def _pool(p: Tensor, window: Window, cell: int) -> tuple[Tensor, Tensor]:
 def _paint(picture: Map, total: Tensor, peak: Tensor, window: Window) -> None:
     """Add a tile that was pooled along its queries to the map, in place."""
     cell, origin = picture.cell, picture.offset // picture.cell
-    if cell >= window.k1 - window.k0:
+    if window.k0 // cell == (window.k1 - 1) // cell:
         total, peak = total.sum(-1, keepdim=True), peak.amax(-1, keepdim=True)
     else:
-        short = (0, -(window.k1 - window.k0) % cell)
-        total = pad(total, short).unflatten(3, (-1, cell)).sum(-1)
-        peak = pad(peak, short).unflatten(3, (-1, cell)).amax(-1)
+        margin = (window.k0 % cell, -window.k1 % cell)
+        total = pad(total, margin).unflatten(3, (-1, cell)).sum(-1)
+        peak = pad(peak, margin).unflatten(3, (-1, cell)).amax(-1)
     row, column = window.q0 // cell - origin, window.k0 // cell
     place = (..., slice(row, row + total.shape[2]), slice(column, column + total.shape[3]))
     picture.total[place] += total

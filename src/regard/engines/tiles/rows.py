@@ -14,7 +14,7 @@ from regard.engines.tiles import backward
 from regard.spec import Spec
 from regard.state import State, identity, merge
 from regard.statistics import Wanted
-from regard.tiles import Workspace, scores, shape_of, walk
+from regard.tiles import Workspace, finite, scores, shape_of, walk, without_autocast
 from regard.window import Window
 
 CHUNK = 32  # keys per chunk in the search for the largest score
@@ -34,18 +34,23 @@ def accumulator(dtype: torch.dtype, device: torch.device) -> torch.dtype:
     return statistics_dtype(dtype) if device.type == "mps" else torch.float64
 
 
+@without_autocast
 @torch.no_grad()
 def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
     """The states of all rows."""
     sizes = sizes_of(query, key, value)
-    value, broken = (None, None) if value is None or not want.output else _finite(value)
+    value, broken = (None, None) if value is None or not want.output else _cleaned(value)
     shape = shape_of(sizes, spec.mask, spec.offset)
     result = _blank(query, sizes, want)
-    spaces = [Workspace(query, sizes.batch * sizes.heads * math.prod(shape), result.m.dtype) for _ in range(2)]
+    spaces = [
+        Workspace(query, sizes.batch * sizes.heads * math.prod(shape), result.m.dtype) for _ in range(2)
+    ]
     for (q0, q1), windows in walk(spec, sizes, shape):
         part = slice(q0 - spec.offset, q1 - spec.offset)
         block = query[:, :, part].to(result.m.dtype)
-        target = State(**{f.name: t[:, :, part] for f in fields(State) if (t := getattr(result, f.name)) is not None})
+        target = State(
+            **{f.name: t[:, :, part] for f in fields(State) if (t := getattr(result, f.name)) is not None}
+        )
         state = identity(target)
         for window in windows:
             tile, allowed = scores(block, key[:, :, window.columns].to(block.dtype), spec, window, spaces[0])
@@ -77,12 +82,12 @@ def _blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
     )
 
 
-def _finite(value: Tensor) -> tuple[Tensor, Tensor | None]:
+def _cleaned(value: Tensor) -> tuple[Tensor, Tensor | None]:
     """Values fit for a product with zero weights: 0 · NaN would leak into rows that may not attend the key.
 
     Returns the values with 0 for NaN and inf, and the original where there were any.
     """
-    if bool(torch.isfinite(value.sum(dtype=torch.float64 if value.dtype == torch.float64 else torch.float32))):
+    if finite(value):
         return value, None
     return torch.where(value.isfinite(), value, 0.0), value
 
@@ -124,12 +129,16 @@ def _lift(
 
 
 def _top(tile: Tensor, top: int, k0: int) -> tuple[Tensor | None, Tensor | None]:
-    """The largest scores of each row with their keys, the earlier first among equals when one is asked for."""
+    """The largest scores of each row with their keys, the earlier first among equals."""
     keys = tile.shape[-1]
     if top == 0:
         return None, None
     if top > 1:
-        best, where = tile.topk(min(top, keys), dim=-1)
+        best, where = tile.topk(min(top + 1, keys), dim=-1)  # one more than asked, to see a tie at the end
+        tied = ((best[..., 1:] == best[..., :-1]) & (best[..., 1:] > -torch.inf)).any(-1)
+        if bool(tied.any()):  # topk leaves the order of equals open
+            ordered, places = tile[tied].sort(dim=-1, descending=True, stable=True)
+            best[tied], where[tied] = ordered[:, : best.shape[-1]], places[:, : best.shape[-1]]
         best = torch.nn.functional.pad(best, (0, top - best.shape[-1]), value=-torch.inf)
         where = torch.nn.functional.pad(where, (0, top - where.shape[-1]))
     elif keys % CHUNK:
@@ -137,7 +146,11 @@ def _top(tile: Tensor, top: int, k0: int) -> tuple[Tensor | None, Tensor | None]
     else:  # max with indices is not vectorised: find the chunk first, then look inside it
         chunks = tile.unflatten(-1, (-1, CHUNK))
         best, chunk = chunks.amax(-1).max(-1, keepdim=True)
-        inside = chunks.gather(-2, chunk[..., None].expand(*chunk.shape, CHUNK)).squeeze(-2).argmax(-1, keepdim=True)
+        inside = (
+            chunks.gather(-2, chunk[..., None].expand(*chunk.shape, CHUNK))
+            .squeeze(-2)
+            .argmax(-1, keepdim=True)
+        )
         where = chunk * CHUNK + inside
     return best, torch.where(best == -torch.inf, -1, where + k0)
 
@@ -149,14 +162,18 @@ def _product(
     if want.dropout:
         p = p * backward.kept(p, window, want)
     part = value[:, :, window.columns].to(p.dtype)
-    kv_heads, lanes = part.shape[1], p.flatten(0, 1).unflatten(0, (p.shape[0] * part.shape[1], -1)).flatten(1, 2)
-    o = torch.bmm(lanes, part.flatten(0, 1)).view(*p.shape[:-1], -1)
+    batch, kv_heads, group = p.shape[0], part.shape[1], p.shape[1] // part.shape[1]
+    lanes = p.reshape(batch * kv_heads, group * p.shape[2], p.shape[3])
+    o = torch.bmm(lanes, part.flatten(0, 1)).view(*p.shape[:-1], part.shape[3])
     if broken is not None:
-        group = p.shape[1] // kv_heads
         bad = broken[:, :, window.columns].to(p.dtype)
         for j in (~bad.isfinite()).any(-1).any(0).any(0).nonzero().flatten().tolist():
-            term = p[..., j : j + 1] * torch.where(bad.isfinite(), 0.0, bad)[:, :, j : j + 1].repeat_interleave(group, 1)
-            o = o + (term if allowed is None else torch.where(allowed.expand_as(p)[..., j : j + 1], term, 0.0))
+            term = p[..., j : j + 1] * torch.where(bad.isfinite(), 0.0, bad)[
+                :, :, j : j + 1
+            ].repeat_interleave(group, 1)
+            o = o + (
+                term if allowed is None else torch.where(allowed.expand_as(p)[..., j : j + 1], term, 0.0)
+            )
     return o
 
 
@@ -178,7 +195,7 @@ def _columns(p: Tensor, l: Tensor, window: Window, want: Wanted, many: torch.dty
             away = torch.arange(window.q0 - centre, window.q1 - centre, device=p.device, dtype=many)
             term = (away * l - first) * (1 if window.k1 <= window.q0 + 1 else -1)
         elif column.touches(window):
-            term = (p * column.phi(window, p.device)).sum(-1).to(many)
+            term = (p * column.phi(window, p.device).to(p.dtype)).sum(-1).to(many)
         else:
             term = torch.zeros_like(l)
         sums.append(term)
@@ -205,4 +222,8 @@ class _Fold(torch.autograd.Function):
     def backward(ctx, _m, l, u, r, o, c, *_):  # type: ignore[no-untyped-def]
         query, key, value, parameter, m = ctx.saved_tensors
         grads = State(m=m, l=l, u=u, r=r, o=o, c=c)
-        return (*backward.pull(query, key, value, parameter, ctx.spec, ctx.want, grads, ctx.needs_input_grad), None, None)
+        return (
+            *backward.pull(query, key, value, parameter, ctx.spec, ctx.want, grads, ctx.needs_input_grad),
+            None,
+            None,
+        )

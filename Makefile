@@ -1,0 +1,77 @@
+# Everything starts here. Needs Python 3.11 or later, and make; `make help` lists the targets.
+
+PYTHON ?= python3
+JOBS   ?= 2
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+REPORT := regard-report.html
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types browser embedded bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+demo: $(VENV)/.look ## set up, look at the embedded model, say where the report is
+	$(BIN)/regard look
+	@test -s $(REPORT)
+	@echo "The report: file://$(CURDIR)/$(REPORT)"
+
+test: $(VENV)/.test lint types browser ## set up, then everything that CI runs
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --durations 15
+
+lint: $(VENV)/.test ## style and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/.test ## the type checker
+	$(BIN)/mypy
+
+embedded: $(VENV)/.look ## train the embedded model again
+	$(BIN)/python scripts/train_embedded.py
+
+bench: $(VENV)/.test ## measure again, into benchmarks/
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what was built, measured in caches, or reported; .venv stays
+	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis $(REPORT)
+	find src tests scripts benchmarks lessons -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# --- setting up: a stamp in .venv for each step, so that a step is done once -------------------------------
+
+$(VENV)/.made:
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo "No $(PYTHON) found. Regard needs Python 3.11 or later: make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Regard needs Python 3.11 or later, and $(PYTHON) is $$("$(PYTHON)" --version 2>&1):" \
+	       "make PYTHON=/path/to/python $(MAKECMDGOALS)"; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments, as its modules venv and ensurepip are missing." \
+	       "On Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
+	"$(PYTHON)" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.torch: $(VENV)/.made constraints.txt
+	@echo "Installing torch: a large download, once."
+	$(PIP) torch
+	@touch $@
+
+$(VENV)/.look: $(VENV)/.torch pyproject.toml
+	$(PIP) --editable '.[look]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.torch pyproject.toml
+	$(PIP) --editable '.[test,dev]'
+	@touch $@
+
+# Without a browser its tests are skipped and say so; where CI is set they fail (tests/conftest.py).
+browser:
+	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do \
+	   command -v $$name >/dev/null && exit 0; done; \
+	 if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	   echo "Installing chromium for the browser tests."; \
+	   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium \
+	     >/dev/null || echo "chromium could not be installed"; \
+	 else echo "No chromium or chrome found: the browser tests cannot run."; fi

@@ -1,0 +1,21 @@
+"""Run every benchmark: `python -m benchmarks`, or some of them: `python -m benchmarks rows columns`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+QUESTIONS = ("imports", "rows", "columns", "memory", "gpt2", "long")
+
+
+def main() -> None:
+    """Run the questions named on the command line, or all."""
+    for name in sys.argv[1:] or QUESTIONS:
+        if name not in QUESTIONS:
+            sys.exit(f"a question must be one of {', '.join(QUESTIONS)}, got {name!r}")
+        print(f"== {name}")
+        importlib.import_module(f"benchmarks.{name}").main()
+
+
+if __name__ == "__main__":
+    main()

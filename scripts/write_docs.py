@@ -1,0 +1,48 @@
+"""Write `docs/statistics.md` from the table of statistics: `python scripts/write_docs.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.statistics import TABLE
+
+PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
+
+HEAD = """\
+# Statistics
+
+Written from `regard.statistics.TABLE` by `python scripts/write_docs.py`.
+
+w is the weight of a key for a query, q and k are absolute positions, n the number of keys that the query may attend.
+An **empty row**, a query that may attend no key, has the value named last and is left out of every mean.
+Masses (`first`, `self_mass`, `previous`, `local`, groups) are shares of everything, a learned sink included;
+`position`, `distance` and `spread` are means over tokens. The entropy counts a learned sink as one more key.
+
+`rg.statistics.first(count)`, `local(radius)` and `group(name, keys)` set what has a parameter; `entropy_fraction` in
+`record.heads` is the entropy divided by its own bound ln n, row by row; `received_share` is the largest received mass
+divided by all of it.
+
+Gradients: output, lse, entropy, effective_keys, sum_squares, sink and the linear statistics (distance, position,
+spread, the masses, groups) are differentiable; max_weight, argmax, allowed, received and received_max are not.
+
+Precision: statistics are float32 for float32, bfloat16 and float16 inputs, float64 for float64. `spread` is the root of
+a difference of moments: in float32 a row that rests on one key alone may read up to about 0.1 instead of 0.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for kind, title in (("row", "One number per query"), ("column", "One number per key")):
+        parts.append(f"\n## {title}\n")
+        for line in TABLE.values():
+            if line.kind == kind:
+                parts.append(
+                    f"\n### {line.name}\n{line.meaning}\n\n"
+                    f"`{line.formula}`, in {line.unit}, from {line.low} to {line.high}; empty row: {line.empty:g}\n"
+                )
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,18 @@
+"""The command line: `regard look` and `regard verify`. Knows how mistakes are told; the work is done elsewhere."""
+
+from __future__ import annotations
+
+import sys
+
+from regard.errors import RegardError
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one message and exit status 2, never in a traceback."""
+    try:
+        from regard.cli.commands import app
+
+        app()
+    except (RegardError, OSError, MemoryError) as error:
+        print(f"regard: {error or type(error).__name__}", file=sys.stderr)
+        sys.exit(2)

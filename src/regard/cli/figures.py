@@ -1,0 +1,61 @@
+"""Writes the figures of a record to a folder. Knows file names; `regard.draw` knows how to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from regard.errors import ModelError
+from regard.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = ("png", "svg", "pdf")
+
+
+def write(record: Record, folder: Path) -> list[Path]:
+    """Save every figure as PNG, SVG and PDF.
+
+    Returns:
+        The paths written.
+
+    Raises:
+        ModelError: the folder cannot be written to.
+    """
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, figure in _figures(record):
+            for suffix in FORMATS:
+                written.append(folder / f"{name}.{suffix}")
+                figure.savefig(written[-1], dpi=160)
+    except OSError as error:
+        raise ModelError(
+            f"--figures must be a folder that can be written to, got {str(folder)!r}: {error.strerror}"
+        ) from error
+    return written
+
+
+def _figures(record: Record) -> Iterator[tuple[str, Figure]]:
+    from regard import draw
+
+    yield "heads", draw.heads(record)
+    yield "entropy", draw.entropy(record)
+    sizes = record.calls[0].sizes
+    yield "structure", draw.structure(sizes.heads, sizes.heads * sizes.dim, kv_heads=sizes.kv_heads)
+    head = record.heads.sort_values("entropy_fraction").iloc[0]
+    call = record.calls[int(head["call"])]
+    tokens = record.tokens[0] if record.tokens and call.steps == 1 else None
+    keys = record.source_tokens[0] if record.source_tokens and call.kind == "cross" else None
+    yield (
+        "sharpest-head",
+        draw.heatmap(
+            call,
+            head=int(head["head"]),
+            tokens=tokens,
+            key_tokens=keys,
+            title=f"{head['layer']}, head {head['head']}",
+        ),
+    )

@@ -1,0 +1,187 @@
+"""`regard look`: run a model on a text, print a table of its heads, write a report. Knows no arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn
+from rich.table import Table
+
+from regard import embedded
+from regard.cli import models
+from regard.errors import ArgumentError, ModelError
+from regard.record import Record
+from regard.statistics import TABLE
+from regard.watch import watch
+
+COLUMNS = {
+    "entropy_fraction": "entropy",
+    "max_weight": "largest",
+    "distance": "distance",
+    "first": "first",
+    "self_mass": "self",
+    "previous": "previous",
+    "local": "local",
+    "received_share": "popular",
+}
+SHARES = {
+    "entropy_fraction": "How spread out the attention is: 0 on a single token, 1 when equal on all that are allowed.",
+    "received_share": "The largest part of all attention that a single token gets.",
+}
+EXACT = 256  # tokens up to which the report shows single weights
+LINES = 48  # heads printed; the report holds all
+
+
+def look(
+    model: Annotated[
+        str | None,
+        typer.Argument(help="A local folder or a Hugging Face name; without one, the embedded model."),
+    ] = None,
+    text: Annotated[
+        str | None, typer.Argument(help="The text to read; without one, a short Python function.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Read the text from this file.")] = None,
+    report: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("regard-report.html"),
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write figures (PNG, SVG, PDF) to this folder.")
+    ] = None,
+    record: Annotated[Path | None, typer.Option(help="Also keep the record in this folder.")] = None,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, mps …")] = "cpu",
+) -> None:
+    """Show what every attention head of a model does with a text: a table here, pictures in an HTML report."""
+    console = Console()
+    words = _text(text, file)
+    with _progress(console, "loading the model") as bar:
+        bar.add_task("loading", total=None)
+        reader = models.load(embedded.folder() if model is None else model, device)
+    encoded = reader.encode(words)
+    seen = _watch(console, reader, encoded)
+    if model is None:
+        seen.info["model"] = "Regard's embedded model"
+    seen.info["text"] = words[:2000]
+    _print(console, seen)
+    _write(report, _html(seen))
+    if record is not None:
+        seen.save(record)
+        console.print(f"The record: {record}")
+    if figures is not None:
+        _figures(console, seen, figures)
+    console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
+
+
+def _text(text: str | None, file: Path | None) -> str:
+    if text is not None and file is not None:
+        raise ArgumentError("the text must come from the command line or from --file, got both")
+    if file is None:
+        return embedded.TEXT if text is None else text
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(
+            f"--file must be a file that can be read, got {str(file)!r}: {error.strerror}"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ArgumentError(
+            f"--file must hold UTF-8 text, got {str(file)!r}, which does not at byte {error.start}"
+        ) from error
+
+
+def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
+    count = encoded["input_ids"].shape[1]
+    keep: Literal["vectors", "statistics"] = "vectors" if count <= EXACT else "statistics"
+    with _progress(console, "preparing") as bar:
+        bar.add_task("preparing", total=None)
+        inputs = reader.inputs(encoded)
+    with (
+        watch(reader.model, keep=keep, map=128) as record,
+        _progress(console, f"reading {count} tokens", record) as bar,
+    ):
+        bar.add_task("reading", total=reader.layers or None)
+        reader.run(inputs)
+    read = reader.tokens(inputs["input_ids"][0])
+    record.tokens = [reader.tokens(inputs["decoder_input_ids"][0]) if reader.answers else read]
+    record.source_tokens = [read] if reader.answers else None
+    return record
+
+
+class _Calls(TextColumn):
+    """How many attention calls have been seen; the bar moves with them."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__("{task.completed:.0f} attention calls")
+        self._record = record
+
+    def render(self, task: Task) -> Any:
+        """The count, read from the record as it grows."""
+        task.completed = len(self._record)
+        return super().render(task)
+
+
+def _progress(console: Console, what: str, record: Record | None = None) -> Progress:
+    parts = [SpinnerColumn(), TextColumn(what), BarColumn(), *([] if record is None else [_Calls(record)])]
+    return Progress(*parts, console=console, transient=True)
+
+
+def _print(console: Console, record: Record) -> None:
+    heads = record.heads
+    shown = {name: short for name, short in COLUMNS.items() if name in heads.columns}
+    title = f"{record.info.get('model', 'model')}: {len(heads)} attention heads"
+    table = Table(
+        title=title,
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+    )
+    labels = _short(list(heads["layer"]))
+    several = heads["kind"].nunique() > 1
+    for name in ("layer", *(["kind"] if several else []), "head", *shown.values()):
+        table.add_column(name, justify="left" if name in ("layer", "kind") else "right", no_wrap=True)
+    for label, (_, row) in zip(labels[:LINES], heads.head(LINES).iterrows(), strict=True):
+        kind = [row["kind"]] if several else []
+        table.add_row(label, *kind, str(row["head"]), *(f"{row[name]:.2f}" for name in shown))
+    console.print(table)
+    if len(heads) > LINES:
+        console.print(f"… and {len(heads) - LINES} more heads, in the report")
+    for name, short in shown.items():
+        meaning = SHARES.get(name) or TABLE[name].meaning
+        console.print(f"[dim]{short}: {meaning}[/dim]", highlight=False)
+
+
+def _short(layers: list[str]) -> list[str]:
+    """Layer names without the parts that all of them share at either end."""
+    parts = [name.split(".") for name in layers]
+    if len(set(layers)) == 1:
+        return layers
+    start = next(i for i, level in enumerate(zip(*parts, strict=False)) if len(set(level)) > 1)
+    turned = [part[start:][::-1] for part in parts]
+    end = next((i for i, level in enumerate(zip(*turned, strict=False)) if len(set(level)) > 1), 0)
+    return [".".join(part[end:][::-1]) for part in turned]
+
+
+def _html(record: Record) -> str:
+    from regard.page import report
+
+    return report(record)
+
+
+def _write(path: Path, content: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        raise ModelError(
+            f"the report must go where files can be written, got {str(path)!r}: {error.strerror}"
+        ) from error
+
+
+def _figures(console: Console, record: Record, folder: Path) -> None:
+    from regard.cli import figures
+
+    for path in figures.write(record, folder):
+        console.print(f"A figure: {path}", highlight=False)

@@ -1,0 +1,155 @@
+"""Loads a Hugging Face model and its tokenizer from a folder or by name, and runs it once on a text.
+
+Knows decoder, encoder and encoder–decoder models; it does not know who watches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.errors import ModelError, require
+
+REPLY = 48  # tokens an encoder–decoder writes at most, so that its decoder has something to attend from
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A model that reads text, ready to run.
+
+    Attributes:
+        name: what the user called it.
+        limit: the most tokens it takes, or None where it does not say.
+    """
+
+    name: str
+    model: Any
+    tokenizer: Any
+    limit: int | None
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is an encoder–decoder, which reads one text and writes another."""
+        return bool(getattr(self.model.config, "is_encoder_decoder", False))
+
+    @property
+    def layers(self) -> int:
+        """Attention layers, for a progress bar; 0 where the configuration does not say."""
+        config = self.model.config
+        own = int(getattr(config, "num_hidden_layers", 0) or 0)
+        return own + 2 * int(getattr(config, "num_decoder_layers", own) or 0) if self.answers else own
+
+    def encode(self, text: str) -> Any:
+        """Token ids of a text, `(1, tokens)`.
+
+        Raises:
+            ModelError: no text, or more than the model takes.
+        """
+        encoded = self.tokenizer(text, return_tensors="pt", verbose=False)
+        count = encoded["input_ids"].shape[1]
+        if not text or count == 0:
+            raise ModelError("the text must have at least one token, and it has none: is it empty?")
+        if self.limit is not None and count > self.limit:
+            raise ModelError(
+                f"the text must have at most {self.limit} tokens, which is all that {self.name} takes, and it has "
+                f"{count}: shorten it, or take a model with a longer context"
+            )
+        return encoded
+
+    def inputs(self, encoded: Any) -> dict[str, Any]:
+        """What the forward pass takes; an encoder–decoder writes its reply first, so that its decoder can be seen."""
+        inputs = {
+            k: v.to(self.model.device) for k, v in encoded.items() if k in ("input_ids", "attention_mask")
+        }
+        if self.answers:
+            with torch.inference_mode():
+                reply = self.model.generate(**inputs, max_new_tokens=REPLY, do_sample=False, num_beams=1)
+            inputs["decoder_input_ids"] = reply
+        return inputs
+
+    def run(self, inputs: dict[str, Any]) -> None:
+        """One forward pass."""
+        with torch.inference_mode():
+            self.model(**inputs)
+
+    def tokens(self, ids: torch.Tensor) -> list[str]:
+        """Each token as the text it stands for, special ones by their names."""
+        special = set(self.tokenizer.all_special_ids)
+        pieces = self.tokenizer.convert_ids_to_tokens(ids.tolist())
+        return [p if i in special else self._piece(i, p) for i, p in zip(ids.tolist(), pieces, strict=True)]
+
+    def _piece(self, identity: int, piece: str) -> str:
+        text = str(self.tokenizer.decode([identity]))
+        start = " " if piece.startswith(("Ġ", "▁")) and not text.startswith(" ") else ""
+        return start + text if text and "�" not in text else piece
+
+
+def load(name: str | Path, device: str = "cpu") -> Reader:
+    """Load a model and its tokenizer from a local folder, or by its Hugging Face name.
+
+    Raises:
+        ModelError: it is not there, cannot be fetched, has no tokenizer or does not read text.
+    """
+    transformers = require("transformers", extra="look")
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    folder = Path(name)
+    local = folder.is_dir()
+    if not local and (folder.is_absolute() or str(name).startswith((".", "~"))):
+        raise ModelError(
+            f"the model must be a folder or a Hugging Face name, and there is no folder {str(name)!r}"
+        )
+    try:
+        config = transformers.AutoConfig.from_pretrained(name)
+        model = _class(transformers, config).from_pretrained(name, config=config)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name)
+    except Exception as error:  # the hub, the file system and every model's code raise what they please
+        raise ModelError(_why(str(name), local, error)) from error
+    if not callable(tokenizer):
+        raise ModelError(f"the model must have a tokenizer, and {name} has none")
+    try:
+        model = model.eval().to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelError(
+            f"the device must be one that torch has here, got {device!r}: {_first_line(error)}"
+        ) from error
+    return Reader(str(name), model, tokenizer, _limit(config, tokenizer))
+
+
+def _class(transformers: Any, config: Any) -> Any:
+    """The Auto class that gives the model with its head where it writes, without one where it only reads."""
+    if config.is_encoder_decoder:
+        return transformers.AutoModelForSeq2SeqLM
+    writes = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
+    return transformers.AutoModelForCausalLM if writes else transformers.AutoModel
+
+
+def _limit(config: Any, tokenizer: Any) -> int | None:
+    """The longest text: the smallest of what configuration and tokenizer say."""
+    said = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
+    said.append(tokenizer.model_max_length)
+    sensible = [int(number) for number in said if isinstance(number, int) and 0 < number < 10**9]
+    shift = (
+        2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+    )  # positions start after padding's
+    return min(sensible) - shift if sensible else None
+
+
+def _why(name: str, local: bool, error: Exception) -> str:
+    """One line on why a model cannot be loaded."""
+    if local and not (Path(name) / "config.json").is_file():
+        return f"the folder {name!r} must hold a Hugging Face model, and it has no config.json"
+    if local:
+        return f"the model in {name!r} cannot be loaded: {_first_line(error)}"
+    return (
+        f"the model must be a local folder or a name that Hugging Face knows: there is no folder {name!r} here, "
+        f"and it could not be fetched ({_first_line(error)})"
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:200] if lines else type(error).__name__

@@ -1,0 +1,16 @@
+"""Figures of attention: each function returns a matplotlib figure, and neither shows nor writes it.
+
+`figure.savefig("head.png")` writes one as PNG, SVG or PDF, by its suffix. No pyplot, no window, no global
+state: a figure is let go when its last name is. Tensors on any device, NumPy arrays and what Regard observed
+will do.
+"""
+
+from regard.draw.bars import strength
+from regard.draw.curves import temperatures
+from regard.draw.diagram import structure
+from regard.draw.encodings import positions
+from regard.draw.entropies import entropy
+from regard.draw.grids import heads
+from regard.draw.heatmaps import heatmap
+
+__all__ = ["entropy", "heads", "heatmap", "positions", "strength", "structure", "temperatures"]

@@ -1,0 +1,183 @@
+"""Entropy of each query's weights, for every head, between its bounds 0 and ln (allowed keys).
+
+A few heads share one chart; many get a panel each; many heads of many layers become rows of small heatmaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.draw import colours, inputs, labels, pictures, style
+from regard.draw.bounds import Entropies, entropies
+from regard.draw.chart import Entry, beside, chart, legend, plain
+from regard.draw.inputs import Array
+from regard.draw.lines import LONGEST, line, means, region
+from regard.draw.panels import TALL, corner, panels
+from regard.observation import Observation
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from regard.record import Record
+
+BEHIND = "#cdd4db"
+MOST_BEHIND = 16  # heads up to which the others show behind each
+NOTE = (
+    "0: all weight on one key. Dashed: the log of the number of keys that the query may attend, "
+    "reached when all of them weigh the same."
+)
+FRACTION = "entropy / ln (allowed keys)"
+NOTE_OF_FRACTIONS = (
+    "Each row is one head. 0: all weight on one key. 1: the same weight on every key that the query may "
+    "attend. Grey: no key to attend, or only one."
+)
+
+
+def entropy(
+    entropy: Array | Observation | Sequence[Observation] | Record,
+    *,
+    allowed: Array | int | None = None,
+    batch: int = 0,
+    tokens: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw the entropy of each query's weights, in nats, for every head, with its bounds 0 and ln n.
+
+    Up to seven heads of one layer share one chart; more get a panel each. Several layers get a panel each,
+    with a line per head, or from eight heads on with a row of colour per head: the entropy as a fraction of
+    ln n.
+
+    Args:
+        entropy: `(heads, queries)`, `(layers, heads, queries)`, what was observed of one call, several of
+            them, or a record.
+        allowed: number of keys that a query may attend: one number, `(queries,)` or `(heads, queries)`. None:
+            what was observed; for an array, as many keys as there are queries. Queries with 0 are left out.
+        batch: which row of the batch that was observed.
+        tokens: one label per query, for a single chart; panels show positions.
+        title: written above; None: the layer of a single call.
+
+    Raises:
+        ShapeError: axes that do not fit.
+        ArgumentError: entropies that are negative, not finite or above an assumed bound; an observation
+            without them.
+    """
+    drawn = entropies(entropy, allowed, batch)
+    if tokens is not None:
+        tokens = inputs.token_list("tokens", tokens, drawn[0].values.shape[1], "queries")
+    title = pictures.title_of(entropy) if title is None else title
+    most = max(len(layer.values) for layer in drawn)
+    if len(drawn) > 1:
+        return (_layers if most <= len(style.PALETTE) else _layers_as_colour)(drawn, title)
+    return _one_chart(drawn[0], tokens, title) if most <= len(style.PALETTE) else _heads(drawn[0], title)
+
+
+def _one_chart(layer: Entropies, tokens: Sequence[str] | None, title: str) -> Figure:
+    queries = layer.values.shape[1]
+    entries = [Entry(layer.bound_name, style.MUTED, "dashes")]
+    for head, (mean, colour) in enumerate(zip(layer.means, style.PALETTE, strict=False)):
+        entries.append(Entry(f"head {head} · mean {mean:.3f}", colour))
+    names = ("query", "entropy (nats)")
+    look: dict[str, Any] = {"title": title, "note": NOTE, "first": layer.first}
+    figure, axes = chart(queries, tokens, names=names, entries=_with_range(entries, [layer]), **look)
+    _prepare(axes, layer, [layer])
+    for values, colour in zip(layer.values, style.PALETTE, strict=False):
+        line(axes, layer.first, values, colour, 1.7)
+    return figure
+
+
+def _heads(layer: Entropies, title: str) -> Figure:
+    """A panel per head, the other heads behind it in grey while they are not too many."""
+    heads = len(layer.values)
+    titles = [(f"head {head}", f"mean {mean:.2f}") for head, mean in enumerate(layer.means)]
+    entries = [Entry(layer.bound_name, style.MUTED, "dashes"), Entry("this head", style.PALETTE[0])]
+    if heads <= MOST_BEHIND:
+        entries.append(Entry("other heads", BEHIND))
+    figure, made = _panels(titles, [layer] * heads, entries, title)
+    for head, axes in enumerate(made):
+        for other in range(heads) if heads <= MOST_BEHIND else ():
+            line(axes, layer.first, layer.values[other], BEHIND, 0.5, alone=False)
+        line(axes, layer.first, layer.values[head], style.PALETTE[0], 1.4)
+    return figure
+
+
+def _layers(drawn: list[Entropies], title: str) -> Figure:
+    """A panel per layer, a line per head."""
+    bounds = {layer.bound_name for layer in drawn}
+    entries = [Entry(bounds.pop() if len(bounds) == 1 else "ln (allowed keys)", style.MUTED, "dashes")]
+    for head in range(max(len(layer.values) for layer in drawn)):
+        entries.append(Entry(f"head {head}", style.PALETTE[head]))
+    titles = [(layer.name, f"mean {np.mean(layer.means):.2f}") for layer in drawn]
+    figure, made = _panels(titles, drawn, entries, title)
+    for layer, axes in zip(drawn, made, strict=True):
+        for values, colour in zip(layer.values, style.PALETTE, strict=False):
+            line(axes, layer.first, values, colour, 1.2)
+    return figure
+
+
+def _panels(
+    titles: Sequence[tuple[str, str]], drawn: Sequence[Entropies], entries: list[Entry], title: str
+) -> tuple[Figure, list[Axes]]:
+    """Panels with their bounds and a legend, ready for lines."""
+    entries = _with_range(entries, drawn)
+    names = ("query", "entropy (nats)")
+    room = (beside(entries), len(entries) * 0.2 + 0.1)
+    figure, made, width = panels(titles, _span(drawn), names=names, beside=room, title=title, note=NOTE)
+    for layer, axes in zip(drawn, made, strict=True):
+        plain(axes)
+        _prepare(axes, layer, drawn)
+    legend(corner(made), entries, width, width * TALL)
+    return figure, made
+
+
+def _prepare(axes: Axes, layer: Entropies, drawn: Sequence[Entropies]) -> None:
+    """The bounds, and a vertical axis from below 0, so that dots there are whole, to above every line."""
+    region(axes, layer.first, layer.bound)
+    tops = [max(float(each.bound.max()), float(np.nanmax(each.values, initial=0.0))) for each in drawn]
+    top = max(tops) or 1.0
+    axes.set_ylim(-0.04 * top, 1.06 * top)
+    axes.spines["bottom"].set_visible(False)
+
+
+def _with_range(entries: list[Entry], drawn: Sequence[Entropies]) -> list[Entry]:
+    """The legend, with the shade around each line where it stands for many queries."""
+    long = max(layer.values.shape[1] for layer in drawn) > LONGEST
+    return [*entries, Entry("range of neighbours", "#cfe3f1", "block")] if long else entries
+
+
+def _layers_as_colour(drawn: list[Entropies], title: str) -> Figure:
+    """A panel per layer, a row of colour per head: the entropy as a fraction of its bound."""
+    fractions = [layer.fraction for layer in drawn]
+    titles = []
+    for layer, fraction in zip(drawn, fractions, strict=True):
+        known = fraction[~np.isnan(fraction)]
+        titles.append((layer.name, f"mean {known.mean():.2f}" if len(known) else ""))
+    names, room = ("query", "head"), (0.2 + colours.room(FRACTION, 1.5), 1.5)
+    figure, made, width = panels(
+        titles, _span(drawn), names=names, beside=room, title=title, note=NOTE_OF_FRACTIONS
+    )
+    norm, image = colours.norm("linear", 1.0), None
+    for layer, fraction, axes in zip(drawn, fractions, made, strict=True):
+        heads, queries = fraction.shape
+        extent = (layer.first - 0.5, layer.first + queries - 0.5, heads - 0.5, -0.5)
+        image = colours.image(axes, np.ma.masked_invalid([means(row) for row in fraction]), extent, norm)
+        axes.set_xlim(_span(drawn)[0] - 0.5, _span(drawn)[1] + 0.5)
+        if axes.yaxis.get_tick_params()["labelleft"]:
+            pitch = width * TALL / heads * style.POINTS
+            labels.put(axes, labels.of_positions(0, heads - 1, pitch, across=False), across=False)
+        else:
+            axes.set_yticks([])
+    across, down = figure.get_size_inches()
+    box = corner(made).get_position()
+    left, top = box.x1 * across + 0.2, (1 - box.y1) * down
+    colours.bar(figure, image, left, top, 1.5, FRACTION, [0.0, 0.25, 0.5, 0.75, 1.0])
+    return figure
+
+
+def _span(drawn: Sequence[Any]) -> tuple[int, int]:
+    """The first and the last position."""
+    ends = [layer.first + layer.values.shape[1] - 1 for layer in drawn]
+    return min(layer.first for layer in drawn), max(ends)

@@ -1,0 +1,194 @@
+"""All heads as small maps: layers down, heads across; or the heads of one layer, each under its name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from regard.draw import colours, pictures, style
+from regard.draw.inputs import Array
+from regard.draw.pictures import Layer, Picture
+from regard.observation import Map, Observation
+from regard.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDEST, TALLEST = 13.0, 9.5  # inches for all panels, unless a panel would become smaller than this:
+SMALLEST, LARGEST = 0.24, 1.9  # inches, a panel's side
+HAIR = 0.005  # inches
+FINEST = 64.0  # cells in an inch: smaller ones are drawn together
+
+
+def heads(
+    weights: Array | Observation | Map | Sequence[Any] | Record,
+    *,
+    batch: int = 0,
+    shared: bool = False,
+    scale: str = "sqrt",
+    title: str | None = None,
+) -> Figure:
+    """Draw the weights of every head as a grid of small maps.
+
+    Args:
+        weights: `(heads, queries, keys)`, `(layers, heads, queries, keys)`, a list of layers that differ in
+            size, what was observed of one call, a list of such, or a record.
+        batch: which row of the batch that was observed.
+        shared: one colour scale for all heads, so that their weights compare; otherwise each head is drawn
+            from 0 to its own largest weight, so that its pattern shows. The figure says which.
+        scale: `"sqrt"`, which shows small weights beside a large one, or `"linear"`.
+        title: written above; None: the layer of a single call.
+
+    Raises:
+        ShapeError: the array has other axes, or empty ones.
+        ArgumentError: weights that are negative or not finite; an observation without a map.
+    """
+    drawn = pictures.layers(weights, batch)
+    limit = max(picture.largest for layer in drawn for picture in layer.heads) if shared else None
+    grid = _Grid(drawn)
+    note = _note(drawn, shared=shared, shrunk=grid.shrinks)
+    title = pictures.title_of(weights) if title is None else title
+    name = f"attention weight{colours.SUFFIX[scale]}"
+    room = (
+        grid.total + colours.room(name, grid.bar),
+        grid.header + max(grid.height, grid.caption + grid.bar),
+    )
+    figure, top = style.sheet(*room, title=title, note=note)
+    left, top = style.MARGIN + grid.beside, top + grid.header
+    axes = style.place(figure, left, top, grid.width, grid.height)
+    axes.set_gid("heads")
+    axes.set_axis_off()
+    images = []
+    for (x, y, wide, high), picture in grid.panels():
+        norm = colours.norm(scale, limit or picture.largest or 1.0)
+        shown = picture.shrunk(high * FINEST, wide * FINEST)
+        images.append(colours.image(axes, shown, (x, x + wide, y + high, y), norm))
+    # The y axis points down and both count inches, so that text and frames go where the grid says.
+    axes.set_xlim(0, grid.width)
+    axes.set_ylim(grid.height, 0)
+    _frames(axes, [place for place, _ in grid.panels()])
+    grid.write(axes, with_largest=not shared)
+    ticks = colours.ticks(scale, limit or 1.0) if shared else [0.0, float(images[0].norm.vmax)]
+    place = (grid.total, top + grid.caption, grid.bar)
+    bar_axes = colours.bar(figure, images[0], *place, name, ticks)
+    if not shared:
+        bar_axes.set_yticks(ticks, ["0", "largest"], fontproperties=style.font(style.SMALL))
+    return figure
+
+
+def _note(drawn: list[Layer], *, shared: bool, shrunk: bool) -> str:
+    """What stands below: how to read the panels."""
+    cells = sorted({picture.cell for layer in drawn for picture in layer.heads})
+    pooled = f" Each cell is the mean of {cells[-1]} × {cells[-1]} tokens." if cells[-1] > 1 else ""
+    own = "Each head has its own colour scale, from 0 to its largest weight."
+    which = "One colour scale for all heads." if shared else own
+    fine = " Neighbours too small to draw apart show the largest of them." if shrunk else ""
+    return f"Queries down, keys across. {which}{pooled}{fine}"
+
+
+class _Grid:
+    """Where each panel goes: inches from the top left corner of the first one.
+
+    `alone`: one layer (or one head a layer), so panels run over lines and each is named; else a line per
+    layer.
+    """
+
+    def __init__(self, drawn: list[Layer]) -> None:
+        self.drawn = drawn
+        self.alone = len(drawn) == 1 or max(len(layer.heads) for layer in drawn) == 1
+        if self.alone:
+            count = sum(len(layer.heads) for layer in drawn)
+            self.columns = columns_for(count)
+            self.rows = -(-count // self.columns)
+        else:
+            self.columns, self.rows = max(len(layer.heads) for layer in drawn), len(drawn)
+        shapes = [(picture.queries, picture.keys) for layer in drawn for picture in layer.heads]
+        tall = float(np.clip(np.median([queries / keys for queries, keys in shapes]), 0.4, 2.5))
+        pitch = min(WIDEST / self.columns, TALLEST / self.rows / tall)
+        pitch = min(max(pitch, SMALLEST * 1.12), LARGEST * 1.12)
+        self.panel = (pitch / 1.12, pitch / 1.12 * tall)
+        self.gap = 0.12 * self.panel[0]
+        self.caption = 0.2 if self.alone else 0.0  # inches over each panel for its own name
+        self.bar = min(max(self.height - self.caption, colours.SHORTEST), 2.2)
+        self.header = 0.0 if self.alone else 0.36
+        widest = max(style.measure(layer.name, style.BODY)[0] for layer in drawn) / style.POINTS
+        self.beside = 0.0 if self.alone else widest + 0.1
+
+    @property
+    def width(self) -> float:
+        return self.columns * (self.panel[0] + self.gap) - self.gap
+
+    @property
+    def height(self) -> float:
+        return self.rows * (self.panel[1] + self.gap + self.caption) - self.gap
+
+    @property
+    def total(self) -> float:
+        return style.MARGIN + self.beside + self.width + 0.2
+
+    @property
+    def shrinks(self) -> bool:
+        shapes = [picture.weights.shape for layer in self.drawn for picture in layer.heads]
+        return any(
+            rows > self.panel[1] * FINEST or columns > self.panel[0] * FINEST for rows, columns in shapes
+        )
+
+    def panels(self) -> list[tuple[tuple[float, float, float, float], Picture]]:
+        """Left, top, width and height of each panel, with its picture."""
+        placed = []
+        for row, layer in enumerate(self.drawn):
+            for column, picture in enumerate(layer.heads):
+                line, place = divmod(row + column, self.columns) if self.alone else (row, column)
+                left = place * (self.panel[0] + self.gap)
+                top = line * (self.panel[1] + self.gap + self.caption) + self.caption
+                placed.append(((left, top, *self.panel), picture))
+        return placed
+
+    def write(self, axes: Axes, *, with_largest: bool) -> None:
+        """The names of heads and layers."""
+        if self.alone:
+            self._write_titles(axes, with_largest)
+            return
+        for column in range(self.columns):
+            x = column * (self.panel[0] + self.gap) + self.panel[0] / 2
+            style.write(axes, x, -0.06, str(column), style.SMALL, ha="center", va="baseline")
+        style.write(axes, 0, -0.24, "head", style.SMALL, color=style.MUTED, va="baseline")
+        for row, layer in enumerate(self.drawn):
+            y = row * (self.panel[1] + self.gap) + self.panel[1] / 2
+            style.write(axes, -0.08, y, layer.name, style.BODY, ha="right", va="center_baseline")
+
+    def _write_titles(self, axes: Axes, with_largest: bool) -> None:
+        if len(self.drawn) == 1:
+            titles = [f"head {head}" for head in range(len(self.drawn[0].heads))]
+        else:
+            titles = [layer.name for layer in self.drawn]
+        look = {"color": style.MUTED, "ha": "right", "va": "baseline"}
+        for title, ((left, top, width, _), picture) in zip(titles, self.panels(), strict=True):
+            style.write(axes, left, top - 0.05, title, style.SMALL, va="baseline")
+            number = f"largest {colours.number(picture.largest, 2)}"
+            room = (width - 0.08) * style.POINTS - style.measure(title, style.SMALL)[0]
+            if with_largest and style.measure(number, style.TINY)[0] <= room:
+                style.write(axes, left + width, top - 0.05, number, style.TINY, **look)
+
+
+def columns_for(count: int) -> int:
+    """Columns for `count` panels: about twice as many as rows, with few places left empty."""
+    wanted = math.sqrt(2 * count)
+
+    def cost(columns: int) -> float:
+        rows = -(-count // columns)
+        return abs(math.log(columns / wanted)) + 1.5 * (rows * columns - count) / count
+
+    return min(range(1, count + 1), key=lambda columns: (cost(columns), -columns))
+
+
+def _frames(axes: Axes, places: list[tuple[float, float, float, float]]) -> None:
+    """A hairline around each panel, outside of it: the first row and column of cells stay whole."""
+    for left, top, width, height in places:
+        left, top, width, height = left - HAIR, top - HAIR, width + 2 * HAIR, height + 2 * HAIR
+        x, y = [left, left + width, left + width, left, left], [top, top, top + height, top + height, top]
+        axes.plot(x, y, color=style.FAINT, linewidth=0.5, clip_on=False)

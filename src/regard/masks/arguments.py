@@ -1,0 +1,61 @@
+"""Checks of what users give to masks. Knows no mask."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import ArgumentError, MaskError
+
+
+def whole(name: str, value: Any, least: int) -> int:
+    """`value` as an int that is at least `least`."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ArgumentError(f"{name} must be a whole number, got {value!r}") from None
+    if isinstance(value, bool):
+        raise ArgumentError(f"{name} must be a whole number, got {value}")
+    if number < least:
+        raise ArgumentError(f"{name} must be at least {least}, got {number}")
+    return number
+
+
+def integers(name: str, value: Any) -> Tensor:
+    """`value` (tensor, array or nested list) as an int64 tensor."""
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise ArgumentError(f"{name} must be whole numbers, got {type(value).__name__} {value!r}") from None
+    if tensor.numel() == 0 and not isinstance(value, Tensor):
+        tensor = tensor.to(torch.int64)
+    if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+        raise ArgumentError(f"{name} must be whole numbers, got {tensor.dtype}")
+    return tensor.to(torch.int64)
+
+
+def count_per_row(name: str, value: Any) -> int | Tensor:
+    """One count ≥ 0 for the whole batch (an int), or one for each row (a `(batch,)` tensor)."""
+    if not isinstance(value, Tensor | np.ndarray | Sequence):
+        return whole(name, value, 0)
+    tensor = integers(name, value)
+    if tensor.ndim == 0:
+        return whole(name, tensor, 0)
+    if tensor.ndim != 1 or tensor.numel() == 0:
+        raise MaskError(f"{name} must be an int or have shape (batch,), got shape {tuple(tensor.shape)}")
+    if int(tensor.min()) < 0:
+        raise ArgumentError(f"{name} must be at least 0, got {int(tensor.min())}")
+    return tensor
+
+
+def shown(value: int | Tensor) -> str:
+    """A count or a row of counts as a short expression: `7` or `[7, 5, 3, …]`."""
+    if isinstance(value, int):
+        return str(value)
+    numbers = [str(number) for number in value[:6].tolist()]
+    return f"[{', '.join(numbers + ['…'] * (len(value) > 6))}]"

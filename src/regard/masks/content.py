@@ -1,0 +1,260 @@
+"""Masks that know a batch: prefix, padding, documents.
+
+What `tile` needs is worked out once, on the CPU, when the mask is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import MaskError
+from regard.masks.algebra import Index, Mask, square
+from regard.masks.arguments import count_per_row, integers, shown
+from regard.masks.tile import ALL, NONE, SOME, Tile
+
+BLOCK = 64  # positions whose smallest and largest document are kept together
+OUTSIDE = torch.iinfo(torch.int64).min  # the document of a query that has none; a key's is one more
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prefix(Mask):
+    """k < length, for all rows alike (int) or row by row (batch,)."""
+
+    length: int | Tensor
+    shortest: int = field(init=False)
+    longest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        length = count_per_row("length", self.length)
+        numbers = [length] if isinstance(length, int) else length.tolist()
+        self._set(length=length, shortest=min(numbers), longest=max(numbers))
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        return k_pos < _row(self.length, batch)
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        return ALL if k1 <= self.shortest else NONE if k0 >= self.longest else SOME
+
+    @property
+    def name(self) -> str:
+        return f"prefix({shown(self.length)})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return _rows(self.length), 1
+
+    @property
+    def span(self) -> tuple[range, range]:
+        return square(self.longest + 1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Padding(Mask):
+    """start ≤ q < start + length, and the same for k."""
+
+    lengths: int | Tensor
+    start: int | Tensor = 0
+    bounds: tuple[int, int, int, int] = field(init=False)  # smallest, largest start; smallest, largest end
+
+    def __post_init__(self) -> None:
+        lengths, start = count_per_row("lengths", self.lengths), count_per_row("start", self.start)
+        rows = {_rows(lengths), _rows(start)} - {1}
+        if len(rows) > 1:
+            raise MaskError(f"lengths and start must have one batch, got {_rows(lengths)} and {_rows(start)}")
+        spans = np.broadcast_arrays(np.array(_listed(start)), np.array(_listed(lengths)))
+        starts, ends = spans[0], spans[0] + spans[1]
+        # A row without real tokens allows nothing: it forbids ALL, but must not hide NONE.
+        real = ends > starts
+        some_starts, some_ends = (starts[real], ends[real]) if real.any() else (starts, starts)
+        least_end = int(ends.min()) if real.all() else int(starts.min())
+        bounds = (int(some_starts.min()), int(starts.max()), least_end, int(some_ends.max()))
+        self._set(lengths=lengths, start=start, bounds=bounds)
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        start = _row(self.start, batch)
+        end = start + _row(self.lengths, batch)
+        return ((q_pos >= start) & (q_pos < end)) & ((k_pos >= start) & (k_pos < end))
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        least_start, most_start, least_end, most_end = self.bounds
+        if q1 <= least_start or k1 <= least_start or q0 >= most_end or k0 >= most_end:
+            return NONE
+        return ALL if q0 >= most_start and k0 >= most_start and q1 <= least_end and k1 <= least_end else SOME
+
+    def _check_positions(self, queries: int, keys: int, offset: int) -> None:
+        if self.bounds[3] > max(keys, offset + queries):
+            raise MaskError(
+                f"{self.name}: real tokens must end within the sequence, got an end at {self.bounds[3]} "
+                f"for {keys} keys and queries at positions {offset} to {offset + queries - 1}"
+            )
+
+    @property
+    def name(self) -> str:
+        start = "" if isinstance(self.start, int) and self.start == 0 else f", start={shown(self.start)}"
+        return f"padding({shown(self.lengths)}{start})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return max(_rows(self.lengths), _rows(self.start)), 1
+
+    @property
+    def span(self) -> tuple[range, range]:
+        return square(self.bounds[3] + 1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Documents(Mask):
+    """q and k belong to the same document; a position past `ids` belongs to none."""
+
+    ids: Tensor
+    # Smallest and largest label of each block, (rows, blocks): ids renamed in the order in which they appear.
+    lows: np.ndarray = field(init=False)
+    highs: np.ndarray = field(init=False)
+    block: int = field(init=False)  # positions in a block: 1 where the labels are sorted
+
+    def __post_init__(self) -> None:
+        ids = integers("ids", self.ids)
+        if ids.ndim not in (1, 2) or ids.numel() == 0:
+            raise MaskError(f"ids must have shape (tokens,) or (batch, tokens), got {tuple(ids.shape)}")
+        labels = np.stack([_in_order(row) for row in np.atleast_2d(ids.cpu().numpy())])
+        block = 1 if bool((np.diff(labels) >= 0).all()) else BLOCK
+        starts = np.arange(0, labels.shape[1], block)
+        lows = labels if block == 1 else np.minimum.reduceat(labels, starts, axis=1)
+        highs = labels if block == 1 else np.maximum.reduceat(labels, starts, axis=1)
+        self._set(ids=ids, lows=lows, highs=highs, block=block)
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        return self._document(q_pos, batch, OUTSIDE) == self._document(k_pos, batch, OUTSIDE + 1)
+
+    def _document(self, position: Tensor, batch: Index, outside: int) -> Tensor:
+        last = self.ids.shape[-1] - 1
+        place = position.clamp(0, last)
+        if self.ids.ndim == 1:
+            ids = self.ids[place]
+        else:
+            ids = self.ids[0 if self.ids.shape[0] == 1 else batch, place]
+        return torch.where((position >= 0) & (position <= last), ids, outside)
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        tokens = self.ids.shape[-1]
+        whole = q0 >= 0 and k0 >= 0 and q1 <= tokens and k1 <= tokens
+        q0, q1, k0, k1 = max(q0, 0), min(q1, tokens), max(k0, 0), min(k1, tokens)
+        if q0 >= q1 or k0 >= k1:
+            return NONE
+        q_low, q_high = self._range(q0, q1)
+        k_low, k_high = self._range(k0, k1)
+        if ((q_high < k_low) | (k_high < q_low)).all():
+            return NONE
+        same = whole and ((q_low == k_high) & (k_low == q_high)).all()
+        return ALL if same else SOME
+
+    def _range(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Smallest and largest label of each row among these positions."""
+        if self.block == 1:
+            return self.lows[:, start], self.highs[:, stop - 1]
+        blocks = slice(start // self.block, (stop - 1) // self.block + 1)
+        return self.lows[:, blocks].min(1), self.highs[:, blocks].max(1)
+
+    def _check_positions(self, queries: int, keys: int, offset: int) -> None:
+        tokens = self.ids.shape[-1]
+        if offset < 0 or offset + queries > tokens or keys > tokens:
+            raise MaskError(
+                f"{self.name}: every position must have an id, "
+                f"got {keys} keys and queries at positions {offset} to {offset + queries - 1}"
+            )
+
+    @property
+    def name(self) -> str:
+        return f"documents(<{' × '.join(map(str, self.ids.shape))} ids>)"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.lows.shape[0], 1
+
+    @property
+    def span(self) -> tuple[range, range]:
+        return range(self.ids.shape[-1]), range(self.ids.shape[-1])
+
+
+def prefix(length: int | Tensor | Sequence[int]) -> Mask:
+    """Every query attends the keys before `length`: k < length. Here `prefix(2)`:
+
+        ■ ■ · ·
+        ■ ■ · ·
+        ■ ■ · ·
+        ■ ■ · ·
+
+    `causal() | prefix(n)` is a prefix language model; `prefix(lengths)` hides padded keys on the right, and
+    `~prefix(starts)` on the left, while padded queries still attend.
+
+    Args:
+        length: one int, or one for each batch row `(batch,)`; it may exceed the number of keys.
+
+    Raises:
+        ArgumentError: a negative or fractional length.
+        MaskError: more than one axis.
+    """
+    return Prefix(length)  # type: ignore[arg-type]  # a list becomes a tensor there
+
+
+def padding(lengths: int | Tensor | Sequence[int], *, start: int | Tensor | Sequence[int] = 0) -> Mask:
+    """Real tokens attend real tokens; padded queries attend nothing. Here `padding(3)`:
+
+        ■ ■ ■ ·
+        ■ ■ ■ ·
+        ■ ■ ■ ·
+        · · · ·
+
+    Args:
+        lengths: number of real tokens, one int or one for each batch row `(batch,)`.
+        start: position of the first real token, likewise; `start = n - lengths` is padding on the left.
+
+    Raises:
+        ArgumentError: a negative or fractional number.
+        MaskError: more than one axis, or different numbers of rows.
+    """
+    return Padding(lengths, start)  # type: ignore[arg-type]  # lists become tensors there
+
+
+def documents(ids: Tensor | Sequence[int] | Sequence[Sequence[int]]) -> Mask:
+    """Tokens attend the tokens of their own document, as in packed training. Here `documents([0, 0, 1, 1])`:
+
+        ■ ■ · ·
+        ■ ■ · ·
+        · · ■ ■
+        · · ■ ■
+
+    Args:
+        ids: the document of every position, `(tokens,)` or `(batch, tokens)`: any numbers, in any order.
+
+    Raises:
+        ArgumentError: ids that are not whole numbers.
+        MaskError: no tokens, or more than two axes.
+    """
+    return Documents(ids)  # type: ignore[arg-type]  # a list becomes a tensor there
+
+
+def _row(value: int | Tensor, batch: Index) -> Index:
+    """The count of each batch row asked for; content of one row holds for all."""
+    return value if isinstance(value, int) else value[0] if value.shape[0] == 1 else value[batch]
+
+
+def _rows(value: int | Tensor) -> int:
+    return 1 if isinstance(value, int) else value.shape[0]
+
+
+def _listed(value: int | Tensor) -> list[int]:
+    return [value] if isinstance(value, int) else value.tolist()
+
+
+def _in_order(ids: np.ndarray) -> np.ndarray:
+    """Rename ids 0, 1, 2, … in the order in which they appear: documents side by side are then sorted."""
+    _, first, inverse = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]

@@ -1,0 +1,89 @@
+"""Dense masks in the conventions of the wild: keep, drop (True = blocked), additive (0 / −inf).
+
+Knows what the values mean; how they are kept is in `bits.py`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.errors import ArgumentError, MaskError
+from regard.masks.algebra import Mask
+from regard.masks.arguments import whole
+from regard.masks.bits import Dense
+
+BLOCKED = -1e4  # e^−10000 is 0 in every float type, float64 included (its smallest is e^−745)
+
+
+def dense(
+    keep: Tensor | None = None,
+    *,
+    drop: Tensor | None = None,
+    additive: Tensor | None = None,
+    offset: int | None = None,
+) -> Mask:
+    """A mask from a dense tensor, in exactly one of three conventions; kept as one bit per query and key.
+
+    Args:
+        keep: bool, True where the query may attend.
+        drop: bool, True where it is blocked.
+        additive: floating point, 0 where it may attend; −inf, or anything up to −1e4, where it is blocked:
+            the exponential of −1e4 is 0 in every float type.
+        offset: absolute position of the first row; by default `keys - queries`: the queries come last.
+
+    All have shape `(queries, keys)` or `(batch or 1, heads or 1, queries, keys)`.
+
+    Raises:
+        ArgumentError: none of the three was given, or several.
+        MaskError: another shape or dtype, or additive values that are neither 0 nor blocked.
+    """
+    given = {"keep": keep, "drop": drop, "additive": additive}
+    given = {name: tensor for name, tensor in given.items() if tensor is not None}
+    if len(given) != 1:
+        raise ArgumentError(f"give exactly one of keep, drop, additive, got {' and '.join(given) or 'none'}")
+    ((name, tensor),) = given.items()
+    if not isinstance(tensor, Tensor):
+        raise MaskError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+    tensor = with_four_axes(name, tensor)
+    if additive is not None:
+        allowed = _from_additive(tensor)
+    elif tensor.dtype == torch.bool:
+        allowed = tensor if keep is not None else ~tensor
+    elif tensor.is_floating_point():
+        raise MaskError(f"{name} must be bool, got {tensor.dtype}: give a mask of 0 and −inf as additive=")
+    else:
+        raise MaskError(f"{name} must be bool, got {tensor.dtype}: say which value is True, as in mask == 1")
+    queries, keys = allowed.shape[2:]
+    return Dense.of(allowed, keys - queries if offset is None else whole("offset", offset, -queries))
+
+
+def with_four_axes(name: str, tensor: Tensor) -> Tensor:
+    """`tensor` as `(batch, heads, queries, keys)`; of three axes there is no telling which one is missing."""
+    shape = tuple(tensor.shape)
+    if tensor.ndim == 3:
+        raise MaskError(
+            f"{name} must have 2 axes (queries, keys) or 4 (batch, heads, queries, keys), got 3: {shape}; "
+            f"add the missing one: {name}[:, None] if the first axis is the batch, {name}[None] if the heads"
+        )
+    if tensor.ndim not in (2, 4) or 0 in shape:
+        raise MaskError(
+            f"{name} must have shape (queries, keys) or (batch, heads, queries, keys), none 0, got {shape}"
+        )
+    return tensor if tensor.ndim == 4 else tensor[None, None]
+
+
+def _from_additive(additive: Tensor) -> Tensor:
+    if not additive.is_floating_point():
+        raise MaskError(f"additive must be floating point, got {additive.dtype}: is it keep= or drop=?")
+    allowed = additive == 0
+    known = allowed | (additive <= BLOCKED)
+    if not bool(known.all()):
+        value = float(additive[~known][0])
+        if value != value:
+            raise MaskError("additive must not hold NaN")
+        raise MaskError(
+            f"additive must hold 0 (may attend) or −inf to −1e4 (blocked), got {value:g}: "
+            "values that shift scores are a bias, not a mask; give them as bias="
+        )
+    return allowed

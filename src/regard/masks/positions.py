@@ -1,0 +1,194 @@
+"""Masks that depend on positions alone: causal, near, strided, tokens.
+
+Knows no batch, no heads, no lengths; q and k are absolute positions.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from regard.errors import ArgumentError, MaskError
+from regard.masks.algebra import Index, Mask, square
+from regard.masks.arguments import integers, shown, whole
+from regard.masks.tile import ALL, NONE, SOME, Tile
+
+MOST = 2**24  # a flag is kept for every position up to the last token
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Causal(Mask):
+    """k ≤ q."""
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        return k_pos <= q_pos
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        return ALL if k1 <= q0 + 1 else NONE if k0 >= q1 else SOME
+
+    @property
+    def name(self) -> str:
+        return "causal()"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Near(Mask):
+    """q − before ≤ k ≤ q + after."""
+
+    before: int
+    after: int = 0
+
+    def __post_init__(self) -> None:
+        self._set(before=whole("before", self.before, 0), after=whole("after", self.after, 0))
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        return (k_pos >= q_pos - self.before) & (k_pos <= q_pos + self.after)
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        least, most = k0 - q1 + 1, k1 - 1 - q0  # every difference k − q between the two occurs in the tile
+        if least > self.after or most < -self.before:
+            return NONE
+        return ALL if least >= -self.before and most <= self.after else SOME
+
+    @property
+    def name(self) -> str:
+        return f"near({self.before}, {self.after})" if self.after else f"near({self.before})"
+
+    @property
+    def span(self) -> tuple[range, range]:
+        return square(2 * (self.before + self.after + 1))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Strided(Mask):
+    """step divides q − k."""
+
+    step: int
+
+    def __post_init__(self) -> None:
+        self._set(step=whole("step", self.step, 1))
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        return (q_pos - k_pos) % self.step == 0
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        least, most = k0 - q1 + 1, k1 - 1 - q0
+        if most // self.step * self.step < least:
+            return NONE
+        return ALL if self.step == 1 or least == most else SOME
+
+    @property
+    def name(self) -> str:
+        return f"strided({self.step})"
+
+    @property
+    def span(self) -> tuple[range, range]:
+        return square(2 * self.step)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Tokens(Mask):
+    """k or q is one of `indices`, kept sorted and without repeats."""
+
+    indices: Tensor
+    flags: Tensor = field(init=False)  # whether position −1, 0, 1, …, last + 1 is one of them
+    sorted: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        indices = integers("indices", self.indices)
+        if indices.ndim != 1:
+            raise MaskError(f"indices must have one axis (tokens,), got shape {tuple(indices.shape)}")
+        unique = torch.unique(indices)
+        positions = tuple(unique.tolist())
+        if positions and positions[0] < 0:
+            raise ArgumentError(f"indices are absolute positions and must be at least 0, got {positions[0]}")
+        if positions and positions[-1] > MOST:
+            raise ArgumentError(f"indices must be at most {MOST}, got {positions[-1]}")
+        flags = torch.zeros(positions[-1] + 3 if positions else 2, dtype=torch.bool, device=unique.device)
+        flags[unique + 1] = True
+        self._set(indices=unique, flags=flags, sorted=positions)
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        last = self.flags.shape[0] - 2
+        return self.flags[q_pos.clamp(-1, last) + 1] | self.flags[k_pos.clamp(-1, last) + 1]
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        queries = bisect_left(self.sorted, q1) - bisect_left(self.sorted, q0)
+        keys = bisect_left(self.sorted, k1) - bisect_left(self.sorted, k0)
+        if queries == q1 - q0 or keys == k1 - k0:
+            return ALL
+        return SOME if queries or keys else NONE
+
+    @property
+    def name(self) -> str:
+        return f"tokens({shown(self.indices)})"
+
+    @property
+    def span(self) -> tuple[range, range]:
+        return square(self.sorted[-1] + 2 if self.sorted else 1)
+
+
+def causal() -> Mask:
+    """Each query attends the keys up to its own position: k ≤ q.
+
+        ■ · · ·
+        ■ ■ · ·
+        ■ ■ ■ ·
+        ■ ■ ■ ■
+
+    With fewer queries than keys, the queries are the last positions, unless `align="start"` is said.
+    """
+    return Causal()
+
+
+def near(before: int, after: int = 0) -> Mask:
+    """A sliding window: each query attends itself, `before` keys before it and `after` keys after it.
+
+    It counts *other* keys: Mistral's window of w tokens is `near(w - 1)`. Here `near(1)`:
+
+        ■ · · ·
+        ■ ■ · ·
+        · ■ ■ ·
+        · · ■ ■
+
+    Raises:
+        ArgumentError: a negative or fractional count.
+    """
+    return Near(before, after)
+
+
+def strided(step: int) -> Mask:
+    """Each query attends every `step`-th key, counted from itself both ways (Child et al. 2019).
+
+    Here `strided(2)`:
+
+        ■ · ■ ·
+        · ■ · ■
+        ■ · ■ ·
+        · ■ · ■
+
+    Raises:
+        ArgumentError: `step` below 1 or fractional.
+    """
+    return Strided(step)
+
+
+def tokens(indices: Tensor | Iterable[int]) -> Mask:
+    """Global tokens: those at `indices` attend every key, and every query attends them. Here `tokens([1])`:
+
+        · ■ · ·
+        ■ ■ ■ ■
+        · ■ · ·
+        · ■ · ·
+
+    Args:
+        indices: absolute positions; those past the end of a sequence have no effect.
+
+    Raises:
+        ArgumentError: a negative or fractional position, or one past 2^24.
+    """
+    return Tokens(indices if isinstance(indices, Tensor) else integers("indices", list(indices)))

@@ -1,0 +1,181 @@
+"""Turns a record into what the page's script reads: sections, calls, heads, texts, and the words for each number.
+
+Knows the record and the table of statistics; it does not know how the page looks.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from regard.heads import SHARES, means, names_of, sums
+from regard.observation import COLUMNS, ROWS
+from regard.page.encode import Numbers
+from regard.page.pictures import Plan, countable, picture, series
+from regard.record import Call, Record
+from regard.statistics import TABLE
+
+_SHARES = {
+    "entropy_fraction": (
+        "mean over queries of entropy / ln n",
+        "Entropy as a part of the most it could be: 0 on a single token, 1 when equal on all that are allowed.",
+    ),
+    "received_share": (
+        "largest received / sum of received",
+        "The largest part of all attention that one token receives.",
+    ),
+}
+
+_TITLES = {"self_mass": "self", "sum_squares": "Σ w²", "lse": "log-sum-exp"}
+
+
+def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[str, str]]:
+    """Title, formula, unit and one-line meaning of each statistic that the page shows."""
+    found = {}
+    for name in columns:
+        if name in TABLE:
+            line = TABLE[name]
+            formula, unit, meaning = line.formula, line.unit, line.meaning
+        elif name in SHARES:
+            formula, meaning = _SHARES[name]
+            unit = "fraction"
+        else:
+            group = name.partition(".")[2]
+            formula, unit, meaning = (
+                "Σ w over the group",
+                "fraction",
+                f"Share that goes to the keys named {group!r}.",
+            )
+        if name == "local" and "local" in parameters:
+            meaning += f" Here r = {parameters['local']}."
+        if name == "first" and parameters.get("first", 1) > 1:
+            meaning += f" Here: to the first {parameters['first']}."
+        title = _TITLES.get(name, name.replace("_", " "))
+        found[name] = {"title": title, "formula": formula, "unit": unit, "meaning": meaning}
+    return found
+
+
+def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[str, Any]:
+    """Everything the page's script reads, as plain JSON values; arrays go into `numbers`.
+
+    Args:
+        rows: how many rows of the batch the page carries.
+    """
+    calls = list(record.calls)
+    kinds = [section_of(record, call) for call in calls]
+    sections = list(dict.fromkeys(kinds))
+    labels = {place: label for name in sections for place, label in _labels(calls, kinds, name).items()}
+    columns, values = _values(calls, rows)
+    heads = [(place, head) for place, call in enumerate(calls) for head in range(call.sizes.heads)]
+    return {
+        "sequences": rows,
+        "batch": max((call.sizes.batch for call in calls), default=0),
+        "texts": {"tokens": _first(record.tokens, rows), "source": _first(record.source_tokens, rows)},
+        "columns": columns,
+        "statistics": words([*columns, *COLUMNS], calls[0].parameters if calls else {}),
+        "sections": [
+            {
+                "title": name,
+                "calls": [place for place, kind in enumerate(kinds) if kind == name],
+                "heads": [i for i, (place, _) in enumerate(heads) if kinds[place] == name],
+            }
+            for name in sections
+        ],
+        "calls": [
+            {
+                "layer": call.layer,
+                "label": labels[place],
+                "kind": call.kind,
+                "section": sections.index(kinds[place]),
+                "heads": call.sizes.heads,
+                "queries": call.sizes.queries,
+                "keys": call.sizes.keys,
+                "offset": call.offset,
+                **_reads(record, call, kinds[place]),
+                "picture": picture(call, chosen, rows, numbers),
+                "series": series(call, chosen, rows, numbers),
+            }
+            for place, call in enumerate(calls)
+        ],
+        "heads": [{"call": place, "head": head, "values": values[place][head]} for place, head in heads],
+    }
+
+
+PLAIN, ENCODER, DECODER, CROSS = "Self-attention", "Encoder", "Decoder", "Cross-attention"
+
+
+def section_of(record: Record, call: Call) -> str:
+    """The part of the model that a call belongs to; encoder and decoder are told apart only where both may exist."""
+    if call.kind == "cross":
+        return CROSS
+    crossed = [other.sizes.queries for other in record.calls if other.kind == "cross"]
+    if not crossed and not record.source_tokens:
+        return PLAIN
+    names = re.split(r"[._]", call.layer.lower())
+    for part in (DECODER, ENCODER):
+        if part.lower() in names:
+            return part
+    return DECODER if call.sizes.queries in crossed else ENCODER
+
+
+def _reads(record: Record, call: Call, section: str) -> dict[str, Any]:
+    """Which text the queries and the keys of a call are, and the place of query 0 in its text."""
+    own = "source" if section == ENCODER and record.source_tokens else "tokens"
+    read = "source" if section == CROSS and record.source_tokens else own
+    return {"query_text": own, "key_text": read, "origin": 0 if section == CROSS else max(0, call.offset)}
+
+
+def _labels(calls: Sequence[Call], kinds: Sequence[str], kind: str) -> dict[int, str]:
+    """Short names of the calls of one section: the number in the layer's name that tells them apart, else a count."""
+    places = [place for place, own in enumerate(kinds) if own == kind]
+    numbers = [re.findall(r"\d+", calls[place].layer) for place in places]
+    for column in zip(*numbers, strict=False):
+        if len(set(column)) == len(places):
+            return dict(zip(places, column, strict=True))
+    return {place: str(i) for i, place in enumerate(places)}
+
+
+def _values(calls: Sequence[Call], rows: int) -> tuple[list[str], list[list[list[list[float | None]]]]]:
+    """Names of the table's columns, and their values by call, head and row of the batch; None where not known."""
+    several = [
+        [sums(_one_row(call, row)) if countable(call) else {} for row in range(rows)] for call in calls
+    ]
+    known = {name for own in several for summed in own for name in summed}
+    if not any(call.parameters.get("sink_logit") for call in calls):
+        known -= {"sink"}  # 0 everywhere, as there is none
+    columns = [
+        name for name in names_of(summed for own in several for summed in own) if name in known - {"argmax"}
+    ]
+    # What compares across layers stands first; the mean of lse says the least. A mean of argmax would say nothing.
+    columns.sort(key=lambda name: (name == "lse") - (name in SHARES))
+    values = []
+    for call, own in zip(calls, several, strict=True):
+        by_row = [means(summed, columns, call.sizes.heads) for summed in own]
+        values.append(
+            [
+                [[_finite(float(found[name][head])) for name in columns] for found in by_row]
+                for head in range(call.sizes.heads)
+            ]
+        )
+    return columns, values
+
+
+def _one_row(call: Call, row: int) -> Call:
+    """The statistics of one row of the batch, as a call of batch 1."""
+    kept = {
+        name: getattr(call, name)[row : row + 1]
+        for name in (*ROWS, *COLUMNS)
+        if getattr(call, name) is not None
+    }
+    return replace(call, **kept, groups={name: mass[row : row + 1] for name, mass in call.groups.items()})
+
+
+def _finite(value: float) -> float | None:
+    return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def _first(tokens: list[list[str]] | None, rows: int) -> list[list[str]] | None:
+    return [list(map(str, line)) for line in tokens[:rows]] if tokens else None

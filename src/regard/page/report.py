@@ -1,0 +1,195 @@
+"""Fills the page's template: header, words, data and scripts in one string.
+
+Knows HTML and what must be escaped; it does not know what the numbers are.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html import escape
+from importlib import resources
+from typing import Any
+
+from regard.errors import ArgumentError, RecordError
+from regard.page.describe import describe
+from regard.page.encode import DECADES, F16_ERROR, LOG8_ERROR, Numbers
+from regard.page.pictures import plan
+from regard.record import Record
+
+_SCRIPTS = ("decode", "colour", "tokens", "text", "grid", "large", "charts", "table", "report")
+
+
+def report(record: Record, *, title: str | None = None, rows: int = 8) -> str:
+    """One self-contained HTML page: it loads nothing, opens from disk and stays a few megabytes at any length.
+
+    It holds the tokens, shaded by the weights of the token under the pointer; all heads as small maps; one head large;
+    its entropy query by query; the table of heads; what each number means; settings and versions. Texts of up to 256
+    tokens are shown weight by weight where the record knows them, longer ones as pooled maps.
+
+    Args:
+        record: what `watch` gave.
+        title: the page's heading; the model's name when None.
+        rows: how many rows of a batch to carry at most.
+
+    Raises:
+        ArgumentError: `rows` is less than 1.
+        RecordError: the record holds no attention call.
+    """
+    if rows < 1:
+        raise ArgumentError(f"rows must be at least 1, got {rows}")
+    calls = list(record.calls)
+    if not calls:
+        raise RecordError("a report needs at least one attention call, and this record holds none")
+    rows = min(rows, *(call.sizes.batch for call in calls))
+    numbers = Numbers()
+    description = describe(record, plan(calls, rows), rows, numbers)
+    style = _asset("report.css")
+    script = '"use strict";\n(() => {\n' + "\n".join(_asset(f"{name}.js") for name in _SCRIPTS) + "})();\n"
+    heading = title or str(record.info.get("model") or "Attention")
+    parts = {
+        "policy": f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+        f"style-src {_digest(style)}; script-src {_digest(script)}",
+        "title": _text(heading),
+        "style": style,
+        "script": script,
+        "lede": _lede(description),
+        "facts": _pairs(_facts(record, description)),
+        "glossary": _glossary(description),
+        "precision": "".join(f"<li>{_text(line)}</li>" for line in _precision(description, numbers)),
+        "settings": _pairs(_settings(record)),
+        "description": _json(description),
+        "numbers": numbers.text(),
+    }
+    # One pass, so that nothing inserted is searched for markers again.
+    return re.sub(r"@@(\w+)@@", lambda marker: parts[marker[1]], _asset("report.html"))
+
+
+def _asset(name: str) -> str:
+    return resources.files("regard.page").joinpath("assets", name).read_text("utf-8")
+
+
+def _digest(content: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
+
+
+def _text(text: object) -> str:
+    """Escaped; what cannot be encoded (a lone surrogate) becomes a question mark, so that the page can be written."""
+    return escape(str(text).encode("utf-8", "replace").decode("utf-8"))
+
+
+def _json(value: Any) -> str:
+    """JSON that no HTML parser can mistake for markup."""
+    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _pairs(pairs: list[tuple[str, str]]) -> str:
+    return "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in pairs)
+
+
+def _count(number: int, word: str, several: str = "") -> str:
+    return f"{number:,} {word if number == 1 else several or word + 's'}".replace(",", "\u202f")
+
+
+def _lede(description: dict[str, Any]) -> str:
+    calls, heads = description["calls"], len(description["heads"])
+    alone = len(description["sections"]) == 1
+    tokens = f" for {_count(max(call['keys'] for call in calls), 'token')}" if alone else ""
+    return (
+        f"For every token of a text, an attention head decides how much to look at each of the others. "
+        f"This page shows what {_count(heads, 'head')} decided{tokens}. "
+        f"<b>Pick a head, then point at a token.</b>"
+    )
+
+
+def _facts(record: Record, description: dict[str, Any]) -> list[tuple[str, str]]:
+    facts = [
+        (section["title"], _extent(section, description["calls"])) for section in description["sections"]
+    ]
+    batch, shown = description["batch"], description["sequences"]
+    if batch > 1:
+        facts.append(
+            ("Batch", _count(batch, "sequence") + (f", the first {shown} shown" if shown < batch else ""))
+        )
+    if record.info.get("text"):
+        facts.append(("Text", " ".join(str(record.info["text"]).split())[:160]))
+    if record.info.get("date"):
+        facts.append(("Date", str(record.info["date"])[:16].replace("T", " ")))
+    return facts
+
+
+def _extent(section: dict[str, Any], calls: list[dict[str, Any]]) -> str:
+    """How many layers, heads and tokens: "12 layers × 12 heads, 30 tokens"."""
+    own = [calls[place] for place in section["calls"]]
+    heads = {call["heads"] for call in own}
+    shape = (
+        f" × {_count(heads.pop(), 'head')}"
+        if len(heads) == 1
+        else f", {_count(len(section['heads']), 'head')}"
+    )
+    queries, keys = max((call["queries"], call["keys"]) for call in own)
+    size = (
+        _count(keys, "token")
+        if queries == keys
+        else f"{_count(queries, 'query', 'queries')} × {_count(keys, 'key')}"
+    )
+    return f"{_count(len(own), 'layer')}{shape}, {size}"
+
+
+def _settings(record: Record) -> list[tuple[str, str]]:
+    settings: dict[str, Any] = {}
+    for name, value in record.info.items():
+        settings |= value if isinstance(value, dict) else {name: value}
+    settings["engine"] = ", ".join(sorted({call.engine for call in record.calls if call.engine})) or None
+    settings["weights seen through"] = ", ".join(sorted({call.seen for call in record.calls}))
+    settings.pop("text", None)  # stands in the header
+    spoken = {None: "default", True: "yes", False: "no"}
+    return [
+        (name.replace("_", " "), spoken[value] if value is None or isinstance(value, bool) else str(value))
+        for name, value in settings.items()
+    ]
+
+
+def _glossary(description: dict[str, Any]) -> str:
+    lines = []
+    for word in description["statistics"].values():
+        lines.append(
+            f"<div><dt>{_text(word['title'])}</dt><dd>{_text(word['meaning'])} "
+            f"<span>{_text(word['formula'])} · {_text(word['unit'])}</span></dd></div>"
+        )
+    return "".join(lines)
+
+
+def _series(call: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part for part in call["series"].values() if isinstance(part, dict)]
+
+
+def _precision(description: dict[str, Any], numbers: Numbers) -> list[str]:
+    """What is rounded on this page, and how far."""
+    pictures = [call["picture"] for call in description["calls"] if call["picture"]]
+    single = {own["mean"]["code"] for own in pictures if "peak" not in own}
+    cells = sorted({own["cell"] for own in pictures if "peak" in own})
+    half = f"within {100 * F16_ERROR:.2f} % of the record's (float16)"
+    levels = (
+        f"kept with 256 levels, even in the logarithm over {DECADES} decades: within {100 * LOG8_ERROR:.1f} % of the "
+        f"record's, and 0 where they are less than a millionth of the head's largest"
+    )
+    lines = ["The table and the cards are the record's own numbers, rounded to five digits."]
+    if single:
+        lines.append(f"Weights are {levels if 'log8' in single else half}.")
+    if cells:
+        sizes = " and ".join(f"{cell} × {cell}" for cell in cells)
+        lines.append(f"Maps hold the mean and the largest weight of {sizes} tokens; both are {levels}.")
+    if not pictures:
+        lines.append("The record holds no map, so the page has no pictures.")
+    coarse = any(part["code"] == "log8" for call in description["calls"] for part in _series(call))
+    lines.append(f"Entropy along the text is {half}; received attention is {levels if coarse else half}.")
+    if numbers.flawed:
+        lines.append("Some numbers of the record are NaN or infinite; in the pictures they stand as 0.")
+    lines.append(
+        "Heads, layers and positions are counted from 0. Logarithms are natural: entropy is in nats."
+    )
+    return lines

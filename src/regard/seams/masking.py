@@ -1,0 +1,116 @@
+"""Masks in torch's conventions as values of the mask algebra, each tensor looked at once in a forward pass.
+
+Knows bool masks (True may attend) and float masks (added to the scores); it does not know who passes them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.bias import Bias, Dense, relative
+from regard.masks import Mask, recognise
+from regard.masks.conventions import BLOCKED
+
+T = TypeVar("T")
+MaskAt = Callable[[int, int], Mask | None]  # the mask, given the position of query 0 and the number of keys
+
+REMEMBERED = 8  # answers about mask tensors that are kept during a forward pass, with the tensors themselves
+
+
+def anything(_offset: int, _keys: int) -> Mask | None:
+    """No mask."""
+    return None
+
+
+def every(*masks: MaskAt) -> MaskAt:
+    """All of several masks."""
+
+    def mask_at(offset: int, keys: int) -> Mask | None:
+        joined: Mask | None = None
+        for mask in masks:
+            one = mask(offset, keys)
+            joined = one if joined is None else joined if one is None else joined & one
+        return joined
+
+    return mask_at
+
+
+class Masks:
+    """What mask tensors say, remembered until `forget`: layers of a model share them."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[tuple[object, ...], tuple[Tensor, object]] = OrderedDict()
+
+    def forget(self) -> None:
+        """Let go of every tensor."""
+        self._answers.clear()
+
+    def read(self, mask: Tensor, queries: int) -> tuple[MaskAt, Tensor | None]:
+        """A mask `(batch or 1, heads or 1, queries or 1, keys or 1)`: what it allows, and what it adds to the scores.
+
+        A bool mask allows where it is True; a float mask is added, and blocks where it is −1e4 or below.
+        """
+        keep, bias = self._once(mask, "split", lambda: _split(mask))
+        return (anything if keep is None else self.kept(keep, queries)), bias
+
+    def kept(self, keep: Tensor, queries: int) -> MaskAt:
+        """A bool mask as a value of the algebra; keys past the used ones are left out."""
+
+        def mask_at(offset: int, keys: int) -> Mask | None:
+            def find() -> Mask | None:
+                columns = keep[..., :keys] if keep.shape[3] > 1 else keep.expand(-1, -1, -1, keys)
+                return recognise(columns.expand(-1, -1, queries, -1), offset=offset)
+
+            return self._once(keep, (offset, keys, queries), find)
+
+        return mask_at
+
+    def bias(self, values: Bias | Tensor | None, offset: int, queries: int, keys: int) -> Bias | None:
+        """What is added to the scores as a value: a table where it only depends on k − q, else the tensor itself."""
+        if not isinstance(values, Tensor):
+            return values
+        return self._once(values, ("bias", offset, queries, keys), lambda: _as_bias(values, offset, keys))
+
+    def _once(self, tensor: Tensor, question: object, answer: Callable[[], T]) -> T:
+        """The answer to a question about a tensor, found once as long as the tensor does not change."""
+        version = 0 if tensor.is_inference() else tensor._version
+        where = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+        key = (question, version, *where)
+        if key not in self._answers:
+            self._answers[key] = tensor, answer()
+            if len(self._answers) > REMEMBERED:
+                self._answers.popitem(last=False)
+        self._answers.move_to_end(key)
+        return self._answers[key][1]  # type: ignore[return-value]
+
+
+def _split(mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """What a mask keeps and what it adds; None where it does neither."""
+    if mask.dtype == torch.bool:
+        return mask, None
+    keep = mask > BLOCKED
+    adds = bool((mask.masked_fill(~keep, 0) != 0).any())
+    return (None if bool(keep.all()) else keep), (mask if adds else None)
+
+
+def _as_bias(values: Tensor, offset: int, keys: int) -> Bias | None:
+    values = values[..., :keys] if values.shape[3] > 1 else values
+    if not bool(values.any()):
+        return None
+    first, queries = values[:1], values.shape[2]
+    repeats = values.stride(0) == 0 or all(torch.equal(first, row[None]) for row in values[1:])
+    steady = values.shape[3] == keys and torch.equal(values[..., 1:, 1:], values[..., :-1, :-1])
+    if not repeats or not steady or (queries == 1 and keys > 1):
+        return Dense(values)
+    # Column 0 from the last query up to the first, then row 0: the values at k − q from lowest to highest.
+    line = torch.cat((first[0, :, :, 0].flip(1), first[0, :, 0, 1:]), 1)
+    lowest, highest = -(offset + queries - 1), keys - 1 - offset
+    reach = max(-lowest, highest, 0)
+    table = line.new_zeros(line.shape[0], 2 * reach + 1)
+    table[:, lowest + reach : highest + reach + 1] = line
+    return relative(table)

@@ -1,0 +1,125 @@
+"""Which module of the watched model is running, and how it was called. Knows modules; it does not know attention."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
+SOURCES = (
+    "key_value_states", "encoder_hidden_states", "encoder_states", "cross_attention_states", "memory", "context",
+    "source", "kv",
+)  # fmt: skip
+CROSS = re.compile(r"cross|enc_?dec|encoder_attn", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """A running module: its qualified name and the arguments of its forward."""
+
+    layer: str
+    module: nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def given(self) -> dict[str, Any]:
+        """The forward's arguments by name, those that were left out aside."""
+        try:
+            bound = inspect.signature(self.module.forward).bind_partial(*self.args, **self.kwargs)
+        except (TypeError, ValueError):
+            return self.kwargs
+        named = dict(bound.arguments)
+        for parameter in bound.signature.parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                named |= named.pop(parameter.name, {})
+        return named
+
+    @property
+    def heads(self) -> int | None:
+        """How many heads the module says it has."""
+        found = (getattr(self.module, name, None) for name in HEADS)
+        return next((count for count in found if type(count) is int and count > 0), None)
+
+    @property
+    def batch(self) -> int | None:
+        """Size of the first axis of the first tensor that the module was given."""
+        tensors = (value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor))
+        return next((tensor.shape[0] for tensor in tensors if tensor.ndim > 1), None)
+
+    def crosses(self, keys: int) -> bool:
+        """Whether the module attends from one sequence to another, by its arguments, attributes or name."""
+        given = self.given()
+        sources = (given.get(name) for name in SOURCES)
+        if any(isinstance(source, Tensor) and source.ndim > 1 and source.shape[-2] == keys for source in sources):
+            return True
+        if any(getattr(self.module, name, False) is True for name in ("is_cross_attention", "is_cross_attn")):
+            return True
+        return bool(CROSS.search(".".join(self.layer.split(".")[-2:])) or CROSS.search(type(self.module).__name__))
+
+    def cached(self) -> bool:
+        """Whether the module was given keys of earlier steps."""
+        return any(
+            ("past" in name or "cache" in name) and "position" not in name
+            for name, value in self.given().items()
+            if value is not None and not isinstance(value, bool | int)
+        )
+
+
+class Modules:
+    """The modules of a model by name, and the stack of those that run now.
+
+    Attributes:
+        root: the model.
+        names: qualified name of each module; the model itself is called by its class.
+        stack: the running modules, innermost last.
+        ran: every module that was called.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.root = model
+        self.names = {module: name or type(model).__name__ for name, module in model.named_modules()}
+        self.stack: list[Place] = []
+        self.ran: dict[nn.Module, str] = {}
+
+    @contextmanager
+    def followed(
+        self, begin: Callable[[], None], leave: Callable[[int], None], end: Callable[[], None]
+    ) -> Iterator[None]:
+        """Follow the modules; `begin` and `end` are called around each outermost forward, `leave` after every one.
+
+        `leave` is given how many modules ran, the one that is over included.
+
+        `Module.__call__` is replaced, not hooked: hooks on modules switch torch's fused inference off, and torch's
+        global hooks do not show keyword arguments.
+        """
+        original, owner = nn.Module.__call__, threading.get_ident()
+
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            layer = self.names.get(module)
+            if layer is None or threading.get_ident() != owner:
+                return original(module, *args, **kwargs)
+            if not self.stack:
+                begin()
+            self.stack.append(Place(layer, module, args, kwargs))
+            self.ran[module] = layer
+            try:
+                return original(module, *args, **kwargs)
+            finally:
+                self.stack.pop()
+                leave(len(self.stack) + 1)
+                if not self.stack:
+                    end()
+
+        nn.Module.__call__ = call  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            nn.Module.__call__ = original  # type: ignore[method-assign]
+            self.stack.clear()

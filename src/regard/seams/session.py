@@ -1,0 +1,282 @@
+"""One watch of one model: what the seams report becomes calls of a record.
+
+Knows the order of calls and the steps of a generation; how a single call is read is the seams' work.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import observe
+from regard.errors import RegardError, WatchError
+from regard.masks import Mask, recognise
+from regard.observation import Observation
+from regard.record import Call, Record
+from regard.seams import flex, huggingface, torch_calls
+from regard.seams.blockmask import FlexMask
+from regard.seams.place import Modules, Place
+from regard.seams.reading import Reading, unreadable
+from regard.seams.settled import Settled, Settler
+from regard.seams.softmax import Softmax
+from regard.spec import Spec
+from regard.statistics import Choice
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is kept of each call."""
+
+    vectors: bool
+    statistics: str | tuple[str | Choice, ...] | None
+    map: int | None
+    top: int
+    fused: bool
+
+
+class Session:
+    """What the seams report to (a `Watcher`).
+
+    Attributes:
+        layers: names of the modules in which calls were seen.
+        seen: how many calls were seen.
+    """
+
+    def __init__(self, model: nn.Module, settings: Settings, record: Record, selected: set[str] | None) -> None:
+        self.modules = Modules(model)
+        self.settings, self.record, self.selected = settings, record, selected
+        self.settler = Settler()
+        self.masks = self.settler.masks
+        self.softmax = Softmax(self)
+        self.layers: set[str] = set()
+        self.seen = 0
+        self._muted = 0
+        self._owner = threading.get_ident()
+        self._turns: Counter[tuple[str, str]] = Counter()  # calls of each layer and kind in this forward pass
+        self._open: dict[tuple[str, str, int], int] = {}  # where in the record the steps of each of them go on
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Open the seams, and close them again whatever happens."""
+        with ExitStack() as seams:
+            seams.enter_context(self.modules.followed(self._begin, self.softmax.leave, self._end))
+            seams.enter_context(torch_calls.seen(self))
+            seams.enter_context(huggingface.seen(self))
+            seams.enter_context(flex.seen(self))
+            try:
+                yield
+            finally:
+                self._end()
+
+    def _begin(self) -> None:
+        """A forward pass of the model starts."""
+        self._turns.clear()
+        self.settler.restart()
+
+    def _end(self) -> None:
+        """A forward pass is over: nothing of it is kept but the record."""
+        self.masks.forget()
+        self.softmax.forget()
+
+    @property
+    def depth(self) -> int:
+        """How many modules of the model run now."""
+        return len(self.modules.stack)
+
+    def watches(self, layer: str) -> bool:
+        """Whether a module is among the chosen ones."""
+        return self.selected is None or layer in self.selected
+
+    @property
+    def way_out(self) -> str:
+        """What a user can do about a call that is not seen."""
+        hugging = hasattr(self.modules.root, "set_attn_implementation")
+        return "Ways out: leave it out with layers=…" + (
+            '; model.set_attn_implementation("eager") shows its weights' if hugging else ""
+        )
+
+    def place(self, child: str | None = None) -> Place | None:
+        """The watched module that a call made now belongs to, or its child of that name."""
+        # Gradient checkpointing runs forward passes once more while gradients are computed: they are no new calls.
+        elsewhere = threading.get_ident() != self._owner or torch._C._current_graph_task_id() != -1
+        if self._muted or elsewhere or not self.modules.stack:
+            return None
+        place = self.modules.stack[-1]
+        if child is not None:
+            inner = getattr(place.module, child)
+            place = replace(place, layer=self.modules.names.get(inner, f"{place.layer}.{child}"), module=inner)
+        return place if self.watches(place.layer) else None
+
+    def through(self, read: Callable[[Place], Reading], run: Callable[[], Any], child: str | None = None) -> Any:
+        """The result of `run`, a call that a seam caught; what `read` says of it is observed if it is watched."""
+        place = self.place(child)
+        if place is None:
+            return run()
+        if self.settings.fused:
+            output = self._instead(place, read)
+            if output is not None:
+                return output
+        with self._muting():
+            result = run()
+        with self._aside():
+            reading = read(place)
+        self.observe(place, reading, result)
+        return result
+
+    def observe(self, place: Place, reading: Reading, result: Any = None) -> None:
+        """Observe a call; its result shows whether it was read rightly."""
+        self._noted(place)
+        if not reading.query.numel() or not reading.key.numel():
+            return
+        with self._aside(), _exactly(reading.query), _named(place):
+            settled = self._settled(place, reading)
+            self._trust(place, settled, result)
+            self._add(place, settled, self._observed(settled, None))
+
+    def explains(self, place: Place, reading: Reading, scores: Tensor) -> bool:
+        """Whether a reading gives the weights of the scores that the model's own softmax gets."""
+        with self._aside(), _exactly(reading.query), _named(place):
+            return self._settled(place, reading).explains(scores)
+
+    def _instead(self, place: Place, read: Callable[[Place], Reading]) -> Any:
+        """The result of a call from what is observed; None where the model must compute its own."""
+        with self._muting(), torch._C.DisableTorchFunction():
+            reading = read(place)
+            if reading.result is None or reading.dropout or reading.unknown or not reading.query.numel():
+                return None
+            with _exactly(reading.query), _named(place):
+                settled = self._settled(place, reading)
+                if settled.spec["mask"] is not settled.own["mask"]:  # padded queries have an output, but no statistics
+                    return None
+                observation = self._observed(settled, settled.value)
+                self._noted(place)
+                with torch.no_grad():
+                    self._add(place, settled, replace(observation, output=None))
+        assert observation.output is not None
+        return reading.result(observation.output)
+
+    def _noted(self, place: Place) -> None:
+        self.seen += 1
+        self.layers.add(place.layer)
+
+    def _settled(self, place: Place, reading: Reading) -> Settled:
+        if reading.settled is None:
+            turn = (place.layer, "self", self._turns[place.layer, "self"])
+            earlier = self.record.calls[self._open[turn]] if turn in self._open else None
+            end = None if earlier is None else earlier.offset + earlier.sizes.queries
+            reading.settled = self.settler.settle(place, reading, end)
+        return reading.settled
+
+    def _trust(self, place: Place, settled: Settled, result: Any) -> None:
+        """Raise where the reading does not explain the call's result, or where nobody can tell."""
+        unknown = settled.reading.unknown
+        hint = f"; it was given what Regard does not know: {', '.join(unknown)}" if unknown else ""
+        if not settled.fits(result):
+            raise unreadable(place, f"what it was given does not explain its output{hint}")
+        if unknown and settled.comparable(result) is None:
+            raise unreadable(place, f"dropout hides whether its arguments were understood{hint}")
+
+    def _observed(self, settled: Settled, value: Tensor | None) -> Observation:
+        chosen = self.settings
+        return observe(
+            settled.query, settled.key, value, statistics=chosen.statistics, map=chosen.map, top=chosen.top, **settled.spec
+        )
+
+    def _add(self, place: Place, settled: Settled, observation: Observation) -> None:
+        """Put a call into the record, as the next step of an earlier one where it is one."""
+        turn = (place.layer, settled.kind, self._turns[place.layer, settled.kind])
+        self._turns[place.layer, settled.kind] += 1
+        where, calls = self._open.get(turn), self.record.calls
+        vectors: dict[str, Any] = {}
+        if self.settings.vectors and settled.reading.seen == "query-key":
+            key = _copied(settled.key)
+            if settled.gone and where is not None and calls[where].key is not None:
+                key[:, :, : settled.gone] = calls[where].key[:, :, : settled.gone]
+            vectors = {"query": _copied(settled.query), "key": key, "spec": _portable(settled)}
+        call = Call(
+            **{item.name: _on_cpu(getattr(observation, item.name)) for item in fields(observation)},
+            layer=place.layer,
+            kind=settled.kind,
+            seen=settled.reading.seen,
+            sizes=settled.sizes,
+            offset=settled.offset,
+            **vectors,
+        )
+        if where is not None and call.offset and calls[where].continues(call):
+            calls[where] = calls[where].extend(call)
+        else:
+            self._open[turn] = len(calls)
+            calls.append(call)
+
+    @contextmanager
+    def _muting(self) -> Iterator[None]:
+        """See no calls: those inside a call that is handled, and our own."""
+        self._muted += 1
+        try:
+            yield
+        finally:
+            self._muted -= 1
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Compute on the side: no gradients, no inference tensors, seen by no watcher."""
+        with self._muting(), torch.inference_mode(False), torch.no_grad(), torch._C.DisableTorchFunction():
+            yield
+
+
+@contextmanager
+def _exactly(tensor: Tensor) -> Iterator[None]:
+    """Compute without autocast."""
+    with torch.autocast(tensor.device.type, enabled=False):
+        yield
+
+
+@contextmanager
+def _named(place: Place) -> Iterator[None]:
+    """Errors about a call name its module."""
+    try:
+        yield
+    except WatchError:
+        raise
+    except RegardError as error:
+        raise unreadable(place, str(error)) from error
+
+
+def _on_cpu(value: Any) -> Any:
+    """A part of an observation, its tensors on the CPU and without gradients."""
+    if isinstance(value, Tensor):
+        return value.detach().cpu()
+    if isinstance(value, dict):
+        return {name: _on_cpu(part) for name, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{item.name: _on_cpu(getattr(value, item.name)) for item in fields(value)})
+    return value
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    """A copy on the CPU: caches write into their keys."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+def _portable(settled: Settled) -> Spec:
+    """The spec on the CPU, its mask as a value that can be saved."""
+    sizes = settled.sizes
+    spec = Spec.of(sizes, **settled.spec).to(torch.device("cpu"))
+    mask, bias, sink = spec.mask, spec.bias, spec.sink_logit
+    if mask is not None and _holds_function(mask):
+        mask = recognise(mask.dense(sizes.queries, sizes.keys, offset=spec.offset), offset=spec.offset)
+    if bias is not None and bias.parameter is not None:
+        bias = bias.with_values(bias.parameter.detach().to("cpu", copy=True))
+    return replace(spec, mask=mask, bias=bias, sink_logit=None if sink is None else sink.detach().cpu())
+
+
+def _holds_function(mask: Mask) -> bool:
+    parts = getattr(mask, "masks", None) or tuple(part for part in (getattr(mask, "mask", None),) if part is not None)
+    return isinstance(mask, FlexMask) or any(_holds_function(part) for part in parts)

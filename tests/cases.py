@@ -1,0 +1,217 @@
+"""Random attention calls for the tests, and the error budget by which an engine is judged.
+
+Knows the truth (`regard.reference`) and how calls are drawn; it knows no engine.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+import regard as rg
+from regard import reference
+from regard.axes import sizes_of
+from regard.bias import Bias, ScoreMod
+from regard.masks import Mask
+from regard.observation import COLUMNS, ROWS
+from regard.spec import Spec
+
+SIZES = (1, 2, 3, 5, 7, 11, 13, 17, 19, 23)
+DIMS = (1, 2, 3, 5, 8, 13, 64, 256)
+TILINGS = ((1, 1), (1, 4), (2, 8), (4, 2), (8, 4), (16, 16), (4, 64), (64, 64))
+GROUPS = ("some", "rowwise")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One attention call: tensors, and the keywords of its spec."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    keywords: dict[str, Any]
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
+    def __repr__(self) -> str:
+        shapes = " ".join(str(tuple(t.shape)) for t in (self.query, self.key, self.value))
+        words = {k: getattr(v, "name", v) for k, v in self.keywords.items() if v is not None}
+        return f"Case({shapes}, {words})"
+
+    @property
+    def spec(self) -> Spec:
+        return Spec.of(sizes_of(self.query, self.key, self.value), **self.keywords)
+
+    @property
+    def groups(self) -> dict[str, Tensor]:
+        """Two groups of keys: one the same for the whole batch, one row by row."""
+        batch, keys = self.key.shape[0], self.key.shape[2]
+        rowwise = (torch.arange(keys) + torch.arange(batch)[:, None]) % 2 == 0
+        return {"some": torch.arange(keys) % 3 == 1, "rowwise": rowwise}
+
+    def to(self, dtype: torch.dtype) -> Case:
+        query, key, value = (t.to(dtype) for t in (self.query, self.key, self.value))
+        return replace(self, query=query, key=key, value=value)
+
+    def observe(self, **more: Any) -> rg.attention.Observation:
+        groups = [rg.statistics.group(name, keys) for name, keys in self.groups.items()]
+        more = {"statistics": [*rg.statistics.TABLE, *groups]} | more
+        return rg.observe(self.query, self.key, self.value, **more, **self.keywords)
+
+    def truth(self, dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
+        """Every statistic by its textbook formula, computed in this precision."""
+        tensors = (t.double() if dtype == torch.float64 else t for t in (self.query, self.key, self.value))
+        return reference.observe(*tensors, self.spec, groups=self.groups, dtype=dtype)
+
+
+def draw_tensors(
+    batch: int, heads: int, kv_heads: int, queries: int, keys: int, dim: int, value_dim: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normal query, key and value in float64, from torch's generator."""
+    query = torch.randn(batch, heads, queries, dim, dtype=torch.float64)
+    key = torch.randn(batch, kv_heads, keys, dim, dtype=torch.float64)
+    return query, key, torch.randn(batch, kv_heads, keys, value_dim, dtype=torch.float64)
+
+
+@st.composite
+def masks(draw: st.DrawFn, batch: int, heads: int, queries: int, keys: int, offset: int) -> Mask:
+    """Any expression of the algebra that fits these sizes."""
+    end = max(keys, offset + queries)
+    few, place = st.integers(0, 6), st.integers(0, end - 1)
+    rows = st.integers(0, end) | st.lists(st.integers(0, end), min_size=batch, max_size=batch)
+    shape = st.sampled_from([(b, h, queries, keys) for b in {1, batch} for h in {1, heads}])
+    leaves = [
+        st.just(rg.causal()),
+        st.builds(rg.near, few, few),
+        st.builds(rg.strided, st.integers(1, 5)),
+        st.builds(rg.random, st.integers(1, 3), block=st.integers(1, 7), seed=st.integers(0, 9)),
+        st.builds(rg.tokens, st.lists(place, max_size=3)),
+        st.builds(rg.prefix, rows),
+        st.builds(lambda start, stop: rg.padding(max(0, stop - start), start=start), place, st.integers(0, end)),
+        st.builds(lambda shape: rg.dense(torch.rand(shape) < 0.5, offset=offset), shape),
+    ]
+    if offset >= 0:
+        leaves.append(st.builds(rg.documents, st.lists(few, min_size=end, max_size=end).map(torch.tensor)))
+        leaves.append(st.builds(lambda _: rg.documents(torch.randint(3, (batch, end))), few))
+    nodes = st.recursive(
+        st.one_of(leaves),
+        lambda inner: st.builds(operator.and_, inner, inner)
+        | st.builds(operator.or_, inner, inner)
+        | st.builds(operator.invert, inner),
+        max_leaves=4,
+    )
+    return draw(nodes)
+
+
+@st.composite
+def biases(draw: st.DrawFn, batch: int, heads: int, queries: int, keys: int) -> Bias | Tensor:
+    """A bias of any kind; the dense ones also block some keys."""
+    kind = draw(st.sampled_from(["dense", "matrix", "blocking", "alibi", "relative", "shared", "score_mod"]))
+    if kind in ("dense", "blocking"):
+        shape = [draw(st.sampled_from(sorted({1, size}))) for size in (batch, heads, queries, keys)]
+        values = torch.randn(shape, dtype=torch.float64)
+        return values.masked_fill(torch.rand(shape) < 0.3, -torch.inf) if kind == "blocking" else values
+    if kind == "matrix":
+        return torch.randn(queries, keys, dtype=torch.float64)
+    if kind == "alibi":
+        return rg.alibi(torch.rand(heads, dtype=torch.float64))
+    if kind in ("relative", "shared"):
+        reach = draw(st.integers(0, 4))
+        table = torch.randn(heads if kind == "relative" else 1, 2 * reach + 1, dtype=torch.float64)
+        return rg.relative(table.masked_fill(torch.rand(table.shape) < draw(st.sampled_from([0.0, 0.4])), -torch.inf))
+    return ScoreMod(lambda score, b, h, q, k: torch.where(k != q % 3, score + 0.3 * h - 0.1 * b * q, -torch.inf))
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Any call there is, in float64: sizes, grouped heads, mask, bias, softcap, sink, scale, alignment."""
+    torch.manual_seed(draw(st.integers(0, 2**16)))
+    batch, kv_heads, group = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 3]))
+    queries, keys = draw(st.sampled_from(SIZES)), draw(st.sampled_from(SIZES))
+    dim, value_dim = draw(st.sampled_from(DIMS)), draw(st.sampled_from(DIMS))
+    heads, align = kv_heads * group, draw(st.sampled_from(["end", "start"]) | st.integers(-queries, 40))
+    offset = {"end": keys - queries, "start": 0}.get(align, align)
+    keywords = {
+        "align": align,
+        "mask": draw(st.none() | masks(batch, heads, queries, keys, offset)),
+        "bias": draw(st.none() | biases(batch, heads, queries, keys)),
+        "scale": draw(st.none() | st.sampled_from([0.0, 0.3, 2.0])),
+        "softcap": draw(st.none() | st.sampled_from([0.5, 20.0])),
+        "sink_logit": draw(st.none() | st.just(torch.randn(heads, dtype=torch.float64))),
+    }
+    return Case(*draw_tensors(batch, heads, kv_heads, queries, keys, dim, value_dim), keywords)
+
+
+@contextmanager
+def tiles_of(queries: int, keys: int) -> Iterator[None]:
+    """Every fold in here uses tiles of this shape (powers of two)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("regard.tiles.SHAPES", ((queries, keys),))
+        yield
+
+
+def found(observation: Any) -> dict[str, Tensor]:
+    """What an observation holds, by the names of `Case.truth`."""
+    names = ("output", *ROWS, *COLUMNS)
+    table = {name: getattr(observation, name) for name in names if getattr(observation, name) is not None}
+    return table | {f"group:{name}": tensor for name, tensor in observation.groups.items()}
+
+
+def faults(got: dict[str, Tensor], case: Case, naive: dict[str, Tensor] | None = None) -> list[str]:
+    """Where an observation is further from the truth than its budget allows.
+
+    The budget is twice the error of the `naive` computation in the same precision, and rounding: that of the
+    scores, which is a relative error of every weight, and that of the number itself. Entropy and column sums
+    are held to 1e-5 besides. Without `naive` the precision is that of the truth, and rounding is all there is.
+    """
+    truth, scores = case.truth(), reference.scores(case.query, case.key, case.spec)
+    plain = replace(case.spec, mask=None, bias=None, softcap=None)
+    products = reference.scores(case.query.abs(), case.key.abs(), plain)  # what was rounded to make a score
+    weight_error = (1 + _largest(products) + _largest(scores[scores.isfinite()])) * torch.finfo(
+        torch.float64 if naive is None else torch.float32
+    ).eps
+    result = []
+    for name, tensor in got.items():
+        want = truth[name].double()
+        if name == "argmax":
+            result += _argmax_faults(tensor, case, 1e-5 if naive else 1e-12)
+            continue
+        if tensor.shape != want.shape or not torch.equal(tensor.isneginf(), want.isneginf()):
+            result.append(f"{name}: {tuple(tensor.shape)}, {tensor} instead of {want}")
+            continue
+        if name == "spread":  # the root of a difference of squares: they are what is rounded
+            tensor, want = tensor.double().square(), want.square()
+        finite = want.isfinite()
+        size = 1.0 + (case.key.shape[2] ** 2 if name == "spread" else _largest(want[finite]))
+        eps = torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
+        budget = ((16 if naive is None else 2) * weight_error + eps) * size
+        if naive is not None and name != "spread":
+            budget += 2 * _largest(naive[name].double()[finite] - want[finite])
+        if naive is not None and name in ("entropy", "received"):
+            budget = min(budget, 1e-5 * size)
+        error = _largest(tensor.double()[finite] - want[finite])
+        if not error <= budget:
+            result.append(f"{name}: error {error:.3g}, budget {budget:.3g}")
+    return result
+
+
+def _largest(tensor: Tensor) -> float:
+    return tensor.abs().max().item() if tensor.numel() else 0.0
+
+
+def _argmax_faults(argmax: Tensor, case: Case, tolerance: float) -> list[str]:
+    """A key is the largest if its weight is that of the largest, up to rounding; −1 in empty rows alone."""
+    weights, truth = reference.weights(case.query, case.key, case.spec), case.truth()
+    empty = truth["allowed"] == 0
+    there = weights.gather(-1, argmax.clamp(min=0)[..., None])[..., 0]
+    right = torch.where(empty, argmax == -1, (argmax >= 0) & (there >= truth["max_weight"] * (1 - tolerance)))
+    return [] if right.all() else [f"argmax: {argmax} instead of {truth['argmax']}"]
