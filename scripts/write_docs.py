@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.statistics import TABLE
+from regard.statistics import SHARES, TABLE
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 
@@ -18,9 +18,8 @@ An **empty row**, a query that may attend no key, has the value named last and i
 Masses (`first`, `self_mass`, `previous`, `local`, groups) are shares of everything, a learned sink included;
 `position`, `distance` and `spread` are means over tokens. The entropy counts a learned sink as one more key.
 
-`rg.statistics.first(count)`, `local(radius)` and `group(name, keys)` set what has a parameter; `entropy_fraction` in
-`record.heads` is the entropy divided by its own bound ln n, row by row; `received_share` is the largest received mass
-divided by all of it.
+`rg.statistics.first(count)`, `local(radius)` and `group(name, keys)` set what has a parameter; `record.heads` has
+the mean of each row statistic over the queries that may attend something, and the shares at the end of this page.
 
 Gradients: output, lse, entropy, effective_keys, sum_squares, sink and the linear statistics (distance, position,
 spread, the masses, groups) are differentiable; max_weight, argmax, allowed, received and received_max are not.
@@ -33,9 +32,10 @@ a difference of moments: in float32 a row that rests on one key alone may read u
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    for kind, title in (("row", "One number per query"), ("column", "One number per key")):
+    titles = {"row": "One number per query", "column": "One number per key", "head": "One number per head"}
+    for kind, title in titles.items():
         parts.append(f"\n## {title}\n")
-        for line in TABLE.values():
+        for line in (TABLE | SHARES).values():
             if line.kind == kind:
                 parts.append(
                     f"\n### {line.name}\n{line.meaning}\n\n"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from calls import call_of, vectors, without
 from regard.axes import sizes_of
 from regard.errors import RecordError
-from regard.heads import SHARES
 from regard.masks import causal, padding
 from regard.observation import ROWS
 from regard.profile import Profile
@@ -113,7 +112,9 @@ def test_what_only_some_kept_is_the_mean_of_those():
     none = Record([replace(without(rest[0], *ROWS), groups={})])
     heads = Profile.of([full, half, none]).heads
     np.testing.assert_allclose(heads["entropy"], full.heads["entropy"])
-    np.testing.assert_allclose(heads[SHARES[1]], (full.heads[SHARES[1]] + rest.heads[SHARES[1]]) / 2)
+    np.testing.assert_allclose(
+        heads["received_share"], (full.heads["received_share"] + rest.heads["received_share"]) / 2
+    )
     assert list(heads["queries"]) == [22] * 6
     assert Profile.of([half]).heads["entropy"].isna().all()
 

@@ -1,6 +1,7 @@
 """The table of heads: every statistic of every call, averaged over its valid queries.
 
-Knows how statistics are averaged; it does not know where calls come from.
+Knows how statistics are averaged; it does not know where calls come from. Of the entropy as a fraction of its bound,
+queries with one choice are left out, and a learned sink is one choice more; the received share is a mean over the batch.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from torch.nn.functional import pad
 
 from regard.errors import require
 from regard.observation import ROWS
+from regard.statistics import SHARES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,14 +24,6 @@ if TYPE_CHECKING:
     from regard.record import Call
 
 Sums = dict[str, tuple[Tensor, Tensor]]
-
-SHARES = ("entropy_fraction", "received_share")
-"""Columns beside the mean of each row statistic, which `regard.statistics.TABLE` explains.
-
-- `entropy_fraction`: mean over queries of entropy / ln(allowed keys): 0 on a single key, 1 when equal on all.
-  Queries with one choice are left out; a learned sink is one choice more.
-- `received_share`: the largest part of all attention that one key receives, mean over the rows of the batch.
-"""
 
 
 def sums(call: Call) -> Sums:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -46,13 +49,17 @@ def _sdpa(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
     """FlexAttention with the mask's block mask: on CUDA only, where its kernel is compiled."""
-    from torch.nn.attention.flex_attention import flex_attention
-
     assert spec.mask is not None
     blocks = spec.mask.block_mask(
         sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset=spec.offset, device=query.device
     )
-    kernel = torch.compile(flex_attention, dynamic=False)
-    output = kernel(query, key, value, block_mask=blocks, scale=spec.scale, enable_gqa=sizes.group > 1)
-    assert isinstance(output, Tensor)
-    return output
+    grouped = sizes.group > 1
+    return _kernel()(query, key, value, block_mask=blocks, scale=spec.scale, enable_gqa=grouped)
+
+
+@cache
+def _kernel() -> Callable[..., Tensor]:
+    """FlexAttention compiled, once for the process."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return cast("Callable[..., Tensor]", torch.compile(flex_attention, dynamic=False))

@@ -78,7 +78,7 @@ class Spec:
             raise ArgumentError(f"scale must be at least 0, got {scale}")
         if softcap is not None and softcap <= 0:
             raise ArgumentError(f"softcap must be positive, got {softcap}")
-        offset = {"end": sizes.keys - sizes.queries, "start": 0}.get(align, align)  # type: ignore[call-overload]
+        offset = sizes.keys - sizes.queries if align == "end" else 0 if align == "start" else int(align)
         mask, bias = as_mask(mask), as_bias(bias)
         if mask is not None:
             mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)

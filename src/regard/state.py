@@ -65,7 +65,7 @@ def identity(like: State) -> State:
     blank["m"] = torch.full_like(like.m, -torch.inf)
     if like.top_scores is not None:
         blank["top_scores"] = torch.full_like(like.top_scores, -torch.inf)
-        blank["top_keys"] = torch.full_like(like.top_keys, -1)
+        blank["top_keys"] = torch.full_like(blank["top_keys"], -1)
     return State(**blank)
 
 

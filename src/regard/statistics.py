@@ -23,7 +23,7 @@ class Statistic:
     """One line of the table.
 
     Attributes:
-        kind: "row" is one number per query, "column" one per key.
+        kind: "row" is one number per query, "column" one per key, "head" one per head.
         formula: in terms of the weights w, the query's position q and the key's position k.
         low, high: its range, as formulas; n is the number of keys that the query may attend.
         empty: its value where a query may attend nothing.
@@ -80,6 +80,16 @@ _LINES = (
 )  # fmt: skip
 
 TABLE: dict[str, Statistic] = {line.name: line for line in _LINES}
+
+_SHARES = (
+    Statistic("entropy_fraction", "head", "mean of entropy / ln n", "fraction", "0", "1", 0.0,
+              "Entropy as a part of the most it could be: 0 on a single token, 1 when equal on all that are allowed."),
+    Statistic("received_share", "head", "max received / Σ received", "fraction", "0", "1", 0.0,
+              "The largest part of all attention that one token receives."),
+)  # fmt: skip
+
+SHARES: dict[str, Statistic] = {line.name: line for line in _SHARES}
+"""What only a whole head has: columns of `record.heads` beside the means of the row statistics."""
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from torch import nn
 from regard.errors import ArgumentError, WatchError
 from regard.observation import close_to
 from regard.record import Record
+from regard.seams.place import ATTENTION
 from regard.seams.session import Session, Settings
 from regard.statistics import Choice, wanted
 
-ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 Tokens = Sequence[str] | Sequence[Sequence[str]]
 
 
@@ -36,7 +36,7 @@ def watch(
     layers: str | int | Iterable[str | int] | None = None,
     keep: Literal["statistics", "vectors"] = "statistics",
     statistics: str | Iterable[str | Choice] | None = None,
-    map: int | None = 128,  # noqa: A002
+    map: int | None = 128,
     top: int = 0,
     fused: bool = False,
 ) -> Iterator[Record]:
@@ -104,7 +104,7 @@ def _rows(name: str, tokens: Tokens | None) -> list[list[str]] | None:
 def _info(model: nn.Module, settings: Settings, layers: Any) -> dict[str, Any]:
     """Where a record comes from, as JSON."""
     dtypes = {str(parameter.dtype).removeprefix("torch.") for parameter in model.parameters()}
-    packages = {"torch": torch.__version__}
+    packages = {"torch": str(torch.__version__)}
     if (transformers := sys.modules.get("transformers")) is not None:
         packages["transformers"] = str(transformers.__version__)
     try:
@@ -181,27 +181,37 @@ def _check_seen(session: Session) -> None:
     seen, ran = session.layers, session.modules.ran
     if not ran:
         raise WatchError(
-            f"{session.modules.names[session.modules.root]} must be run inside the with block, in the same thread, "
-            f"but was not called there"
+            f"{session.modules.names[session.modules.root]} must be run inside the with block, in the same thread "
+            f"and not through torch.compile, but was not called there"
         )
     names = {
         layer: ATTENTION.search(type(module).__name__) for module, layer in session.modules.names.items()
     }
     for module, layer in ran.items():
-        if not names[layer] or not session.watches(layer):
+        if not names[layer] or not session.watches(layer) or _idle(module, ran):
             continue
         inside = any(other == layer or other.startswith(f"{layer}.") for other in seen)
         around = any(layer.startswith(f"{other}.") and names.get(other) for other in seen)
         if not inside and not around:
             raise WatchError(
-                f"{layer} ({type(module).__name__}) ran, but no attention call was seen in it: its kernel shows neither "
-                f"query and key nor weights. {session.way_out}"
+                f"{layer} ({type(module).__name__}) ran, but no attention call was seen in it: its kernel shows "
+                f"neither query and key nor weights. {session.way_out}"
             )
     if not seen:
         raise WatchError(
-            f"{session.modules.names[session.modules.root]} ran, but no attention call was seen: a kernel of its own may hide them, or "
-            f"layers=… leaves all of them out. {session.way_out}"
+            f"{session.modules.names[session.modules.root]} ran, but no attention call was seen: a kernel of its own "
+            f"may hide them, or layers=… leaves all of them out. {session.way_out}"
         )
+
+
+def _idle(module: nn.Module, ran: dict[nn.Module, str]) -> bool:
+    """Whether a module was called but used none of what it has: a branch that this input does not take."""
+    learned = [
+        child
+        for child in module.modules()
+        if child is not module and next(child.parameters(), None) is not None
+    ]
+    return bool(learned) and not any(child in ran for child in learned)
 
 
 def _check_tokens(record: Record) -> None:

@@ -19,9 +19,7 @@ def test_without_arguments_it_shows_the_embedded_model(regard, tmp_path):
 
 
 def test_the_record_and_the_figures_are_kept(regard, tmp_path):
-    status, _, _ = regard(
-        "look", "--record", "kept", "--figures", "drawn", "--report", "deep/down/page.html"
-    )
+    status, _, _ = regard("look", "--record", "kept", "--figures", "drawn", "--report", "deep/down/page.html")
     assert status == 0
     record = load(tmp_path / "kept")
     assert len(record) == 4 and record.calls[0].entropy is not None

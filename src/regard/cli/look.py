@@ -15,7 +15,7 @@ from regard import embedded
 from regard.cli import models
 from regard.errors import ArgumentError, ModelError
 from regard.record import Record
-from regard.statistics import TABLE
+from regard.statistics import SHARES, TABLE
 from regard.watch import watch
 
 COLUMNS = {
@@ -27,10 +27,6 @@ COLUMNS = {
     "previous": "previous",
     "local": "local",
     "received_share": "popular",
-}
-SHARES = {
-    "entropy_fraction": "How spread out the attention is: 0 on a single token, 1 when equal on all that are allowed.",
-    "received_share": "The largest part of all attention that a single token gets.",
 }
 EXACT = 256  # tokens up to which the report shows single weights
 LINES = 48  # heads printed; the report holds all
@@ -149,7 +145,7 @@ def _print(console: Console, record: Record) -> None:
     if len(heads) > LINES:
         console.print(f"… and {len(heads) - LINES} more heads, in the report")
     for name, short in shown.items():
-        meaning = SHARES.get(name) or TABLE[name].meaning
+        meaning = (TABLE.get(name) or SHARES[name]).meaning
         console.print(f"[dim]{short}: {meaning}[/dim]", highlight=False)
 
 

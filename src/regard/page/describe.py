@@ -11,23 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from regard.heads import SHARES, means, names_of, sums
+from regard.heads import means, names_of, sums
 from regard.observation import COLUMNS, ROWS
 from regard.page.encode import Numbers
 from regard.page.pictures import Plan, countable, picture, series
 from regard.record import Call, Record
-from regard.statistics import TABLE
-
-_SHARES = {
-    "entropy_fraction": (
-        "mean over queries of entropy / ln n",
-        "Entropy as a part of the most it could be: 0 on a single token, 1 when equal on all that are allowed.",
-    ),
-    "received_share": (
-        "largest received / sum of received",
-        "The largest part of all attention that one token receives.",
-    ),
-}
+from regard.statistics import SHARES, TABLE
 
 _TITLES = {"self_mass": "self", "sum_squares": "Σ w²", "lse": "log-sum-exp"}
 
@@ -36,12 +25,8 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
     """Title, formula, unit and one-line meaning of each statistic that the page shows."""
     found = {}
     for name in columns:
-        if name in TABLE:
-            line = TABLE[name]
+        if line := TABLE.get(name) or SHARES.get(name):
             formula, unit, meaning = line.formula, line.unit, line.meaning
-        elif name in SHARES:
-            formula, meaning = _SHARES[name]
-            unit = "fraction"
         else:
             group = name.partition(".")[2]
             formula, unit, meaning = (

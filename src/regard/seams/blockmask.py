@@ -55,11 +55,17 @@ class FlexMask(Mask):
         query = (q_pos - self.offset).to(device).clamp(0, queries - 1)
         key = k_pos.to(device).clamp(0, keys - 1)
         batch, head = (torch.as_tensor(index, device=device) for index in (batch, head))
-        allowed = self._direct(batch, head, query, key) if self.broadcasts else self._single(batch, head, query, key)
+        allowed = (
+            self._direct(batch, head, query, key)
+            if self.broadcasts
+            else self._single(batch, head, query, key)
+        )
         row, column = query // self.block[0], key // self.block[1]
         lanes = (batch if self.partial.shape[0] > 1 else 0, head if self.partial.shape[1] > 1 else 0)
         inside = (q_pos >= self.offset) & (q_pos < self.offset + queries) & (k_pos >= 0) & (k_pos < keys)
-        return (self.full[(*lanes, row, column)] | (self.partial[(*lanes, row, column)] & allowed)) & inside.to(device)
+        return (
+            self.full[(*lanes, row, column)] | (self.partial[(*lanes, row, column)] & allowed)
+        ) & inside.to(device)
 
     def _direct(self, *indices: Tensor) -> Tensor:
         """The function's answer to indices that broadcast."""
@@ -74,7 +80,10 @@ class FlexMask(Mask):
         """Whether both ways give the same, on a sample."""
         parts = [torch.linspace(0, size - 1, min(size, SAMPLE)).long() for size in self.size]
         device = self.partial.device
-        sample = [part.to(device).view([-1 if i == axis else 1 for i in range(4)]) for axis, part in enumerate(parts)]
+        sample = [
+            part.to(device).view([-1 if i == axis else 1 for i in range(4)])
+            for axis, part in enumerate(parts)
+        ]
         want = self._single(*sample)
         try:
             return torch.equal(self._direct(*sample).expand(want.shape), want)

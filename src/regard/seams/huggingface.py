@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.errors import WatchError
 from regard.masks import causal, documents, near
@@ -40,10 +40,14 @@ def seen(watcher: Watcher) -> Iterator[None]:
     if interface is None:
         yield
         return
-    own = {name: vars(interface)[name] for name in ("get_interface", "__getitem__") if name in vars(interface)}
+    own = {
+        name: vars(interface)[name] for name in ("get_interface", "__getitem__") if name in vars(interface)
+    }
     get_interface, by_name = interface.get_interface, interface.__getitem__
 
-    def getting(self: Any, attn_implementation: str | None, default: Callable[..., Any]) -> Callable[..., Any]:
+    def getting(
+        self: Any, attn_implementation: str | None, default: Callable[..., Any]
+    ) -> Callable[..., Any]:
         # What is found by its name comes through `indexing`; only the model's own function, the default, does not.
         return get_interface(self, attn_implementation, _watched(watcher, default, attn_implementation))
 
@@ -59,7 +63,9 @@ def seen(watcher: Watcher) -> Iterator[None]:
             setattr(interface, name, original)
 
 
-def _watched(watcher: Watcher, function: Callable[..., Any], implementation: str | None) -> Callable[..., Any]:
+def _watched(
+    watcher: Watcher, function: Callable[..., Any], implementation: str | None
+) -> Callable[..., Any]:
     """An attention function that is seen when it is called."""
 
     @functools.wraps(function)
@@ -117,10 +123,8 @@ def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
 
 def read(watcher: Watcher, place: Place, given: dict[str, Any], implementation: str | None) -> Reading:
     """Read a call of the interface: query `(batch, heads, queries, dim)`, key and value with their own heads."""
-    query, key, value, mask = (given.get(name) for name in INTERFACE[1:])
-    for name, part in (("query", query), ("key", key), ("value", value)):
-        if not isinstance(part, Tensor) or part.ndim != 4 or not part.is_floating_point():
-            raise unreadable(place, f"{name} must be a floating tensor with 4 axes (batch, heads, tokens, dim)")
+    query, key, value = (_vectors(place, name, given.get(name)) for name in INTERFACE[1:4])
+    mask = given.get("attention_mask")
     if given.get("cache") is not None:
         raise unreadable(place, "its keys are in a paged cache")
     module = given.get("module")
@@ -152,18 +156,31 @@ def read(watcher: Watcher, place: Place, given: dict[str, Any], implementation: 
     return reading
 
 
+def _vectors(place: Place, name: str, given: Any) -> Tensor:
+    """One of query, key and value, in the form that the interface promises."""
+    if not isinstance(given, Tensor) or given.ndim != 4 or not given.is_floating_point():
+        raise unreadable(place, f"{name} must be a floating tensor with 4 axes (batch, heads, tokens, dim)")
+    return given
+
+
 def _as_sdpa(watcher: Watcher, reading: Reading, mask: Tensor | None, causality: bool) -> None:
     """`is_causal` counts only without a mask and for several queries; then keys past the queries are cut off."""
     queries = reading.query.shape[2]
     if mask is not None or queries == 1 or not causality:
         _masked(watcher, reading, mask)
         return
-    reading.key, reading.value, reading.offset = reading.key[:, :, :queries], reading.value[:, :, :queries], 0
+    reading.key, reading.offset = reading.key[:, :, :queries], 0
+    reading.value = None if reading.value is None else reading.value[:, :, :queries]
     reading.mask_at = lambda _offset, _keys: causal()
 
 
 def _as_flash(
-    watcher: Watcher, place: Place, reading: Reading, mask: Tensor | None, causality: bool, given: dict[str, Any]
+    watcher: Watcher,
+    place: Place,
+    reading: Reading,
+    mask: Tensor | None,
+    causality: bool,
+    given: dict[str, Any],
 ) -> None:
     """Kernels: a mask `(batch, keys)` of real tokens, `is_causal` with the queries at the end, a window of keys."""
     queries, keys = reading.query.shape[2], reading.key.shape[2]
@@ -205,7 +222,8 @@ def _masked(watcher: Watcher, reading: Reading, mask: Any) -> None:
         while dense.ndim < 4:
             dense = dense[None]
         reading.mask_at, bias = watcher.masks.read(dense, queries)
-        reading.bias = bias if reading.bias is None else reading.bias if bias is None else reading.bias + bias
+        if bias is not None:
+            reading.bias = bias + reading.bias if isinstance(reading.bias, Tensor) else bias
     else:
         reading.mask_at = mask_of(mask, reading.query.shape[0], reading.query.shape[1])
 
@@ -219,8 +237,7 @@ def _sinks(given: dict[str, Any], heads: int) -> Tensor | None:
 
 def _heads_first(result: Any, query: Tensor, value: Tensor) -> Tensor | None:
     """An attention function's result as `(batch, heads, queries, value_dim)`; None if it has no such form."""
-    batch, heads, queries, _ = query.shape
-    dim = value.shape[3]
+    (_, heads, queries, _), dim = query.shape, value.shape[3]
     if not isinstance(result, Tensor):
         return None
     if result.shape[1:] == (queries, heads, dim):

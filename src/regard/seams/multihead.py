@@ -9,7 +9,7 @@ import inspect
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.masks import causal, padding
@@ -57,7 +57,14 @@ def read_forward(watcher: Watcher, place: Place, *args: Any, **kwargs: Any) -> R
 
 
 def read_native(
-    watcher: Watcher, place: Place, query: Tensor, key: Tensor, value: Tensor, embed_dim: int, *rest: Any, **kwargs: Any
+    watcher: Watcher,
+    place: Place,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    *rest: Any,
+    **kwargs: Any,
 ) -> Reading:
     """Read `_native_multi_head_attention`, the fused inference of `nn.MultiheadAttention`: batch first, one input."""
     heads, weight, bias, out_weight, out_bias, *masks = rest
@@ -160,7 +167,8 @@ def _masks(
         found.append(mask[None, None] if mask.ndim == 2 else mask.reshape(-1, heads, queries, keys))
     if (mask := given["key_padding_mask"]) is not None:
         found.append(mask.reshape(batch, 1, 1, keys))
-    mask_at, bias = anything, None
+    mask_at: MaskAt = anything
+    bias: Tensor | None = None
     for tensor in found:
         tensor = F.pad(tensor, (0, extra)) if extra else tensor
         one_at, one = watcher.masks.read(~tensor if tensor.dtype == torch.bool else tensor, queries)

@@ -8,10 +8,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
 SOURCES = (
     "key_value_states", "encoder_hidden_states", "encoder_states", "cross_attention_states", "memory", "context",
@@ -32,7 +35,7 @@ class Place:
     def given(self) -> dict[str, Any]:
         """The forward's arguments by name, those that were left out aside."""
         try:
-            bound = inspect.signature(self.module.forward).bind_partial(*self.args, **self.kwargs)
+            bound = _signature(type(self.module).forward).bind_partial(self.module, *self.args, **self.kwargs)
         except (TypeError, ValueError):
             return self.kwargs
         named = dict(bound.arguments)
@@ -40,6 +43,11 @@ class Place:
             if parameter.kind is parameter.VAR_KEYWORD:
                 named |= named.pop(parameter.name, {})
         return named
+
+    @property
+    def attends(self) -> bool:
+        """Whether the module says of itself that it is attention."""
+        return ATTENTION.search(type(self.module).__name__) is not None
 
     @property
     def heads(self) -> int | None:
@@ -57,11 +65,15 @@ class Place:
         """Whether the module attends from one sequence to another, by its arguments, attributes or name."""
         given = self.given()
         sources = (given.get(name) for name in SOURCES)
-        if any(isinstance(source, Tensor) and source.ndim > 1 and source.shape[-2] == keys for source in sources):
+        if any(
+            isinstance(source, Tensor) and source.ndim > 1 and source.shape[-2] == keys for source in sources
+        ):
             return True
         if any(getattr(self.module, name, False) is True for name in ("is_cross_attention", "is_cross_attn")):
             return True
-        return bool(CROSS.search(".".join(self.layer.split(".")[-2:])) or CROSS.search(type(self.module).__name__))
+        return bool(
+            CROSS.search(".".join(self.layer.split(".")[-2:])) or CROSS.search(type(self.module).__name__)
+        )
 
     def cached(self) -> bool:
         """Whether the module was given keys of earlier steps."""
@@ -70,6 +82,9 @@ class Place:
             for name, value in self.given().items()
             if value is not None and not isinstance(value, bool | int)
         )
+
+
+_signature = lru_cache(inspect.signature)
 
 
 class Modules:
@@ -102,6 +117,8 @@ class Modules:
         original, owner = nn.Module.__call__, threading.get_ident()
 
         def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # traced: a compiled function inside the model stays what it is
+                return original(module, *args, **kwargs)
             layer = self.names.get(module)
             if layer is None or threading.get_ident() != owner:
                 return original(module, *args, **kwargs)

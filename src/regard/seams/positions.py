@@ -29,7 +29,11 @@ def causal_offset(mask_at: MaskAt, sizes: Sizes, device: torch.device) -> int | 
     rows = torch.tensor([0, sizes.queries - 1], device=device)
     batch, head = _lanes(mask, device)
     allowed = mask.allows(rows[:, None], torch.arange(sizes.keys, device=device), batch, head)
-    seen = allowed.expand(torch.broadcast_shapes(allowed.shape, (2, sizes.keys))).reshape(-1, 2, sizes.keys).any(0)
+    seen = (
+        allowed.expand(torch.broadcast_shapes(allowed.shape, (2, sizes.keys)))
+        .reshape(-1, 2, sizes.keys)
+        .any(0)
+    )
     if not bool(seen.any(1).all()):
         return None
     first, last = (sizes.keys - 1 - seen.flip(1).to(torch.uint8).argmax(1)).tolist()
@@ -59,7 +63,9 @@ def padded_queries(mask: Mask | None, sizes: Sizes, offset: int, device: torch.d
     return blind.expand(sizes.batch, -1) if bool(blind.any()) else None
 
 
-def without(mask: Mask | None, padded: Tensor | None, sizes: Sizes, offset: int, crosses: bool) -> Mask | None:
+def without(
+    mask: Mask | None, padded: Tensor | None, sizes: Sizes, offset: int, crosses: bool
+) -> Mask | None:
     """The mask with the padded queries left out: they may attend nothing."""
     if padded is None:
         return mask
@@ -82,7 +88,9 @@ def open_ended(mask: Mask | None, offset: int, keys: int) -> Mask | None:
         return None
     parts = _parts(mask)
     past = any(isinstance(part, Causal) or (isinstance(part, Near) and part.after == 0) for part in parts)
-    return reduce(and_, (_from_start(part, keys) if past or _starts_before(part, offset) else part for part in parts))
+    return reduce(
+        and_, (_from_start(part, keys) if past or _starts_before(part, offset) else part for part in parts)
+    )
 
 
 def _starts_before(mask: Mask, offset: int) -> bool:
@@ -105,7 +113,9 @@ def _real_tokens(padded: Tensor, sizes: Sizes, offset: int) -> Mask:
         run = (token >= start[:, None]) & (token < (start + count)[:, None])
         if torch.equal(run, ~padded):
             return padding(count, start=start)
-    ids = torch.zeros(padded.shape[0], max(sizes.keys, offset + sizes.queries), dtype=torch.int64, device=padded.device)
+    ids = torch.zeros(
+        padded.shape[0], max(sizes.keys, offset + sizes.queries), dtype=torch.int64, device=padded.device
+    )
     ids[:, offset : offset + sizes.queries] = padded
     return documents(ids)
 
@@ -122,7 +132,9 @@ def _hides_keys(mask: Mask) -> bool:
 def _lanes(mask: Mask, device: torch.device) -> tuple[Tensor, Tensor]:
     """Indices of the batch rows `(rows, 1, 1, 1)` and heads `(heads, 1, 1)` of a mask's content."""
     rows, heads = mask.shape
-    return torch.arange(rows, device=device).view(-1, 1, 1, 1), torch.arange(heads, device=device).view(-1, 1, 1)
+    return torch.arange(rows, device=device).view(-1, 1, 1, 1), torch.arange(heads, device=device).view(
+        -1, 1, 1
+    )
 
 
 def _any_head(allowed: Tensor, *shape: int) -> Tensor:

@@ -39,7 +39,8 @@ class Reading:
         crosses: whether queries and keys are of two sequences, where the call tells it.
         seen: "query-key", or "weights" where the model made the weights itself.
         dropout: probability with which weights are dropped after what is observed.
-        output: from the call's result to `(batch, heads or 1, queries, …)`, for the check of the reading.
+        output: from the call's result to `(batch, heads or 1, queries, …)`, for the check of the reading; None
+            where the result has no such form.
         projected: from the output that the reading implies to the same.
         result: from an output `(batch, heads, queries, value_dim)` to the call's result, where it may replace it.
         window: sliding window of the layer, in keys, where the call tells it.
@@ -59,7 +60,7 @@ class Reading:
     crosses: bool | None = None
     seen: str = "query-key"
     dropout: float = 0.0
-    output: Callable[[Any], Tensor] | None = None
+    output: Callable[[Any], Tensor | None] | None = None
     projected: Callable[[Tensor], Tensor] = same
     result: Callable[[Tensor], Any] | None = None
     window: int | None = None
@@ -90,7 +91,9 @@ class Watcher(Protocol):
         None if no watched module runs, or the call lies inside one that a seam handles already.
         """
 
-    def through(self, read: Callable[[Place], Reading], run: Callable[[], Any], child: str | None = None) -> Any:
+    def through(
+        self, read: Callable[[Place], Reading], run: Callable[[], Any], child: str | None = None
+    ) -> Any:
         """The result of `run`, a call that a seam caught; what `read` says of it is observed if it is watched."""
 
     def observe(self, place: Place, reading: Reading, result: Any = None) -> None:
@@ -119,7 +122,9 @@ def four_axes(place: Place, name: str, tensor: Tensor) -> Tensor:
     if tensor.is_meta:
         raise unreadable(place, f"{name} holds no numbers: the model is on the meta device")
     if tensor.ndim < 2:
-        raise unreadable(place, f"{name} must have at least the axes (tokens, dim), got {tuple(tensor.shape)}")
+        raise unreadable(
+            place, f"{name} must have at least the axes (tokens, dim), got {tuple(tensor.shape)}"
+        )
     if tensor.ndim == 2:
         return tensor[None, None]
     if tensor.ndim == 3:

@@ -44,9 +44,11 @@ def read(
         output=None if nested else lambda result: result.reshape(q.shape[:3] + result.shape[-1:]),
         result=None if nested else lambda output: output.reshape(given.shape[:-1] + output.shape[-1:]),
     )
-    variant = getattr(attn_mask, "variant", None)  # torch.nn.attention.bias.CausalBias: a mask that holds no numbers
+    variant = getattr(
+        attn_mask, "variant", None
+    )  # torch.nn.attention.bias.CausalBias: a mask that holds no numbers
     if is_causal or variant is not None:
-        upper_left = is_causal or variant.name == "UPPER_LEFT"
+        upper_left = is_causal or getattr(variant, "name", None) == "UPPER_LEFT"
         read.offset = 0 if upper_left else key.shape[-2] - query.shape[-2]
         used = read.offset + query.shape[-2]  # nobody may attend the keys after the last query
         read.key, read.value = k[:, :, :used], v[:, :, :used]

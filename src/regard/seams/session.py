@@ -49,7 +49,9 @@ class Session:
         seen: how many calls were seen.
     """
 
-    def __init__(self, model: nn.Module, settings: Settings, record: Record, selected: set[str] | None) -> None:
+    def __init__(
+        self, model: nn.Module, settings: Settings, record: Record, selected: set[str] | None
+    ) -> None:
         self.modules = Modules(model)
         self.settings, self.record, self.selected = settings, record, selected
         self.settler = Settler()
@@ -60,7 +62,10 @@ class Session:
         self._muted = 0
         self._owner = threading.get_ident()
         self._turns: Counter[tuple[str, str]] = Counter()  # calls of each layer and kind in this forward pass
-        self._open: dict[tuple[str, str, int], int] = {}  # where in the record the steps of each of them go on
+        self._trusted: set[str] = set()  # layers of which a call was compared with its output
+        self._open: dict[
+            tuple[str, str, int], int
+        ] = {}  # where in the record the steps of each of them go on
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -111,10 +116,14 @@ class Session:
         place = self.modules.stack[-1]
         if child is not None:
             inner = getattr(place.module, child)
-            place = replace(place, layer=self.modules.names.get(inner, f"{place.layer}.{child}"), module=inner)
+            place = replace(
+                place, layer=self.modules.names.get(inner, f"{place.layer}.{child}"), module=inner
+            )
         return place if self.watches(place.layer) else None
 
-    def through(self, read: Callable[[Place], Reading], run: Callable[[], Any], child: str | None = None) -> Any:
+    def through(
+        self, read: Callable[[Place], Reading], run: Callable[[], Any], child: str | None = None
+    ) -> Any:
         """The result of `run`, a call that a seam caught; what `read` says of it is observed if it is watched."""
         place = self.place(child)
         if place is None:
@@ -153,7 +162,9 @@ class Session:
                 return None
             with _exactly(reading.query), _named(place):
                 settled = self._settled(place, reading)
-                if settled.spec["mask"] is not settled.own["mask"]:  # padded queries have an output, but no statistics
+                if (
+                    settled.spec["mask"] is not settled.own["mask"]
+                ):  # padded queries have an output, but no statistics
                     return None
                 observation = self._observed(settled, settled.value)
                 self._noted(place)
@@ -176,6 +187,9 @@ class Session:
 
     def _trust(self, place: Place, settled: Settled, result: Any) -> None:
         """Raise where the reading does not explain the call's result, or where nobody can tell."""
+        if settled.sizes.queries == 1 and place.layer in self._trusted:  # a step of a generation
+            return
+        self._trusted.add(place.layer)
         unknown = settled.reading.unknown
         hint = f"; it was given what Regard does not know: {', '.join(unknown)}" if unknown else ""
         if not settled.fits(result):
@@ -185,9 +199,8 @@ class Session:
 
     def _observed(self, settled: Settled, value: Tensor | None) -> Observation:
         chosen = self.settings
-        return observe(
-            settled.query, settled.key, value, statistics=chosen.statistics, map=chosen.map, top=chosen.top, **settled.spec
-        )
+        kept: dict[str, Any] = {"statistics": chosen.statistics, "map": chosen.map, "top": chosen.top}
+        return observe(settled.query, settled.key, value, **kept, **settled.spec)
 
     def _add(self, place: Place, settled: Settled, observation: Observation) -> None:
         """Put a call into the record, as the next step of an earlier one where it is one."""
@@ -196,9 +209,9 @@ class Session:
         where, calls = self._open.get(turn), self.record.calls
         vectors: dict[str, Any] = {}
         if self.settings.vectors and settled.reading.seen == "query-key":
-            key = _copied(settled.key)
-            if settled.gone and where is not None and calls[where].key is not None:
-                key[:, :, : settled.gone] = calls[where].key[:, :, : settled.gone]
+            key, earlier = _copied(settled.key), None if where is None else calls[where].key
+            if settled.gone and earlier is not None:
+                key[:, :, : settled.gone] = earlier[:, :, : settled.gone]
             vectors = {"query": _copied(settled.query), "key": key, "spec": _portable(settled)}
         call = Call(
             **{item.name: _on_cpu(getattr(observation, item.name)) for item in fields(observation)},
@@ -278,5 +291,7 @@ def _portable(settled: Settled) -> Spec:
 
 
 def _holds_function(mask: Mask) -> bool:
-    parts = getattr(mask, "masks", None) or tuple(part for part in (getattr(mask, "mask", None),) if part is not None)
+    parts = getattr(mask, "masks", None) or tuple(
+        part for part in (getattr(mask, "mask", None),) if part is not None
+    )
     return isinstance(mask, FlexMask) or any(_holds_function(part) for part in parts)

@@ -17,6 +17,7 @@ from regard.axes import Sizes, repeat_heads, sizes_of
 from regard.bias import Bias, Dense, ScoreMod
 from regard.errors import ShapeError
 from regard.masks import Mask, recognise
+from regard.masks.conventions import BLOCKED
 from regard.seams.masking import Masks
 from regard.seams.place import Place
 from regard.seams.positions import causal_offset, open_ended, padded_queries, without
@@ -24,7 +25,8 @@ from regard.seams.reading import Reading, unreadable
 from regard.spec import SpecArguments
 
 SAMPLE = 4  # queries, evenly spaced, whose outputs are compared with the model's
-LIMITS = {torch.float64: 1e-2, torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.1}  # a wrong reading is far off
+# How far off the output of a right reading may be: a wrong one is much further.
+LIMITS = {torch.float64: 1e-2, torch.float32: 1e-2, torch.bfloat16: 0.1, torch.float16: 0.1}
 
 
 @dataclass(kw_only=True, eq=False)
@@ -56,7 +58,10 @@ class Settled:
     def explains(self, scores: Tensor) -> bool:
         """Whether the reading gives the weights of these scores `(…, queries, keys or more)`, sinks aside."""
         sizes, keys = self.sizes, self.sizes.keys - self.gone
-        if scores.shape[-1] < keys or scores.numel() != sizes.batch * sizes.heads * sizes.queries * scores.shape[-1]:
+        if scores.numel() != sizes.batch * sizes.heads * sizes.queries * scores.shape[-1]:
+            return False
+        # More columns are a sink, or a cache's room to spare, which is blocked.
+        if scores.shape[-1] < keys or (self.own["sink_logit"] is None and bool((scores[..., keys:] > BLOCKED).any())):
             return False
         scores = scores.reshape(sizes.batch, sizes.heads, sizes.queries, -1)[:, :, self.sample, :keys]
         ours = weights(self.query, self.key, rows=self.sample, columns=slice(self.gone, None), **self.own)
@@ -131,8 +136,9 @@ class Settler:
             offset, keys = offset + gone, keys + gone
         sizes = replace(sizes, keys=keys, value_dim=0 if value is None else value.shape[3])
         own = SpecArguments(
-            mask=mask, bias=bias, scale=reading.scale, softcap=reading.softcap, sink_logit=reading.sink_logit, align=offset
-        )
+            mask=mask, bias=bias, scale=reading.scale, softcap=reading.softcap, sink_logit=reading.sink_logit,
+            align=offset,
+        )  # fmt: skip
         if crosses:
             same = (self.before.batch, self.before.queries) == (sizes.batch, sizes.queries)
             padded = self.before.padded if same else None
@@ -140,7 +146,7 @@ class Settler:
             padded = padded_queries(mask, sizes, offset, query.device)
             self.before = Before(sizes.batch, sizes.queries, offset, padded)
         seen = open_ended(without(mask, padded, sizes, offset, crosses), offset, keys)
-        spec = SpecArguments({**own, "mask": seen})  # type: ignore[typeddict-item]
+        spec = SpecArguments({**own, "mask": seen})
         return Settled(
             query=query, key=key, value=value, sizes=sizes, kind="cross" if crosses else "self", offset=offset,
             gone=gone, own=own, spec=spec, reading=reading,
@@ -196,7 +202,9 @@ def _forgotten(reading: Reading, offset: int, keys: int, queries: int, end: int 
     return end - offset if full else 0
 
 
-def _moved(mask: Mask | None, queries: int, offset: int, keys: int, gone: int, device: torch.device) -> Mask | None:
+def _moved(
+    mask: Mask | None, queries: int, offset: int, keys: int, gone: int, device: torch.device
+) -> Mask | None:
     """The mask of a call whose first key is at `gone`, in absolute positions."""
     if mask is None:
         keep = torch.ones(1, 1, queries, keys, dtype=torch.bool, device=device)

@@ -1,7 +1,7 @@
 """Weights that a model makes itself: a softmax over keys whose result, little changed, multiplies values.
 
-Knows tensors by the functions they go through; statistics are taken from the softmax's input, which is exact, and
-nothing of it is kept once the product or the module is over.
+Follows tensors through torch's functions. Statistics are taken from the softmax's input, which is exact; nothing of it
+is kept once the product or the module is over.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ from torch import Tensor
 from regard.bias import Dense
 from regard.masks import Mask, recognise
 from regard.seams.place import Place
-from regard.seams.reading import Reading, Watcher, four_axes
+from regard.seams.reading import Reading, Watcher, four_axes, unreadable
 
 SOFTMAX = {"softmax", "_softmax", "special_softmax"}
 PRODUCTS = {"matmul", "__matmul__", "linalg_matmul", "mm", "bmm", "baddbmm", "einsum"}
-# What may happen to weights on their way to the values; anything else makes other numbers of them.
+# What may happen to weights on their way to the values; arithmetic makes other numbers of them.
 PASSES = {
-    "to", "type", "type_as", "float", "half", "bfloat16", "double", "contiguous", "clone", "detach", "view", "reshape",
-    "unsqueeze", "squeeze", "flatten", "unflatten", "dropout", "dropout_", "mul", "mul_", "__mul__",
+    "to", "type", "type_as", "float", "half", "bfloat16", "double", "contiguous", "clone", "detach", "view",
+    "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "dropout", "dropout_", "mul", "mul_", "__mul__",
     "__imul__", "__rmul__", "masked_fill", "masked_fill_", "nan_to_num", "nan_to_num_", "requires_grad_",
 }  # fmt: skip
 SWAPS = {"transpose", "swapaxes", "swapdims", "permute"}
+CUTS = {"__getitem__", "narrow", "select", "index_select", "split", "chunk", "tensor_split", "unbind", "pad", "gather",
+        "as_strided", "unfold"}  # fmt: skip
 BLOCKED = -5e3  # half of the smallest value by which models block: −1e4, to which the score is added
 
 
@@ -37,21 +39,23 @@ class Weights:
 
     Attributes:
         scores: what the softmax was given.
-        place: the module in which it was made.
         depth: how many modules ran when it was made; one less once the innermost, which may return it, is over.
         swapped: whether the tensor's last axes are (keys, queries).
+        sink: whether the last column, which belongs to no key, was cut off.
+        cut: the function that took a part of the weights.
     """
 
     scores: Tensor
-    place: Place
     depth: int
     returned: bool = False
     swapped: bool = False
+    sink: bool = False
+    cut: str | None = None
 
     @property
     def ends(self) -> tuple[int, int]:
         """Sizes of the tensor's last two axes."""
-        queries, keys = self.scores.shape[-2:]
+        queries, keys = self.scores.shape[-2], self.scores.shape[-1] - self.sink
         return (keys, queries) if self.swapped else (queries, keys)
 
 
@@ -94,25 +98,25 @@ class Softmax:
             if found is not None:
                 self._observe(*found)
             return result
-        before = self._of(args[0]) if args and name in PASSES | SWAPS else None
+        weights = self._of(args[0]) if args and name in PASSES | SWAPS | CUTS else None
         result = func(*args, **kwargs)
-        if before is not None and isinstance(result, Tensor):
-            self._follow(result, _after(before, name, args, kwargs, result))
+        if weights is not None:
+            for part in result if isinstance(result, list | tuple) else (result,):
+                self._follow(part, _after(weights, name, args, kwargs, part))
         return result
 
     def _made(self, result: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        place = self.watcher.place()
         scores = args[0] if args else kwargs.get("input", kwargs.get("self"))
         dim = args[1] if len(args) > 1 else kwargs.get("dim")
-        if place is None or not isinstance(scores, Tensor) or not isinstance(dim, int):
+        if not isinstance(scores, Tensor) or not isinstance(dim, int) or self.watcher.place() is None:
             return
         if scores.ndim < 2 or dim not in (-1, scores.ndim - 1) or scores.is_nested:
             return
         if self.witness is None or not self.witness(scores):
-            self._follow(result, Weights(scores, place, self.watcher.depth))
+            self._follow(result, Weights(scores, self.watcher.depth))
 
-    def _follow(self, tensor: Tensor, weights: Weights | None) -> None:
-        if weights is not None:
+    def _follow(self, tensor: Any, weights: Weights | None) -> None:
+        if weights is not None and isinstance(tensor, Tensor):
             key = id(tensor)
             self._followed[key] = weakref.ref(tensor, lambda _: self._followed.pop(key, None)), weights
 
@@ -121,21 +125,35 @@ class Softmax:
         reference, weights = self._followed.get(id(tensor), (None, None))
         return weights if reference is not None and reference() is tensor else None
 
-    def _attention(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Weights, Tensor] | None:
-        """The weights in a product and their scores as `(…, queries, keys)`, if the product is attention."""
+    def _attention(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Place, Weights, Tensor] | None:
+        """If a product is attention: its module, the weights, and their scores as `(…, queries, keys)`."""
+        place = self.watcher.place()
+        if place is None:
+            return None
         if name == "einsum":
-            return self._einsum(args)
+            return self._einsum(place, args)
         operands = [*args, *(kwargs[key] for key in ("other", "mat2", "batch1", "batch2") if key in kwargs)]
         if len(operands) < 2:
             return None
         left, right = operands[-2:] if name == "baddbmm" and len(operands) > 2 else operands[:2]
         if (weights := self._of(left)) is not None and not weights.swapped:
-            return (weights, weights.scores) if _is_value(right, weights, axis=-2) else None
-        if (weights := self._of(right)) is not None and weights.swapped:
-            return (weights, weights.scores) if _is_value(left, weights, axis=-1) else None
-        return None
+            value, axis = right, -2
+        elif (weights := self._of(right)) is not None and weights.swapped:
+            value, axis = left, -1
+        else:
+            return None
+        if not _is_value(value, place):
+            return None
+        if weights.cut is not None and place.attends:
+            raise unreadable(
+                place, f"its weights are taken apart ({weights.cut}) before they multiply values"
+            )
+        keys = weights.scores.shape[-1] - weights.sink
+        return (place, weights, weights.scores) if weights.cut is None and value.shape[axis] == keys else None
 
-    def _einsum(self, args: tuple[Any, ...]) -> tuple[Weights, Tensor] | None:
+    def _einsum(self, place: Place, args: tuple[Any, ...]) -> tuple[Place, Weights, Tensor] | None:
         equation, *given = args
         operands = list(given[0]) if given and isinstance(given[0], list | tuple) else given
         if not isinstance(equation, str) or "..." in equation or "->" not in equation or len(operands) != 2:
@@ -144,36 +162,46 @@ class Softmax:
         letters = inputs.split(",")
         for own, other in ((0, 1), (1, 0)):
             weights = self._of(operands[own])
-            if weights is None or weights.swapped or not _is_value(operands[other], weights):
+            if weights is None or weights.swapped or weights.cut or not _is_value(operands[other], place):
                 continue
             mine, theirs = letters[own], letters[other]
             free = [letter for letter in mine[:-1] if letter not in theirs and letter in output]
             if len(free) > 1:  # one value for all heads: the axis of heads is free as well
-                free = [letter for letter in free if weights.scores.shape[mine.index(letter)] != weights.place.heads]
+                free = [letter for letter in free if weights.scores.shape[mine.index(letter)] != place.heads]
             if len(free) == 1 and mine[-1] in theirs and mine[-1] not in output:
-                return weights, weights.scores.movedim(mine.index(free[0]), -2)
+                return place, weights, weights.scores.movedim(mine.index(free[0]), -2)
         return None
 
-    def _observe(self, weights: Weights, scores: Tensor) -> None:
-        self._followed = {key: entry for key, entry in self._followed.items() if entry[1].scores is not weights.scores}
-        place = self.watcher.place()
-        if place is not None:
-            with torch.no_grad():
-                self.watcher.observe(place, read(place, scores))
+    def _observe(self, place: Place, weights: Weights, scores: Tensor) -> None:
+        self._followed = {
+            key: entry for key, entry in self._followed.items() if entry[1].scores is not weights.scores
+        }
+        with torch.no_grad():
+            self.watcher.observe(place, read(place, scores, weights.sink))
 
 
-def read(place: Place, scores: Tensor) -> Reading:
-    """The reading of a softmax's input `(…, queries, keys)`: the scores are all bias, and what is far below is blocked."""
+def read(place: Place, scores: Tensor, sink: bool = False) -> Reading:
+    """The reading of a softmax's input `(…, queries, keys)`: all of it is bias, and what is far below blocks.
+
+    With `sink`, the last column is that of a learned sink.
+    """
     scores = four_axes(place, "the softmax's input", scores)
+    sink_logit = None
+    if sink:
+        column, scores = scores[..., -1:], scores[..., :-1]
+        sink_logit = column[0, :, 0, 0]
+        if not bool(
+            (column == sink_logit[:, None, None]).all()
+        ):  # moved with its row, as the other scores were
+            scores, sink_logit = scores - column, torch.zeros_like(sink_logit)
     blocked = scores <= BLOCKED
     some = bool(blocked.any())
 
     def mask_at(offset: int, keys: int) -> Mask | None:
         return recognise(~blocked[..., :keys], offset=offset) if some else None
 
-    exact = torch.promote_types(scores.dtype, torch.float32)
     batch, heads, queries, keys = scores.shape
-    zero = scores.new_zeros((), dtype=exact)
+    zero = scores.new_zeros((), dtype=torch.promote_types(scores.dtype, torch.float32))
     return Reading(
         query=zero.expand(batch, heads, queries, 1),
         key=zero.expand(batch, heads, keys, 1),
@@ -181,34 +209,60 @@ def read(place: Place, scores: Tensor) -> Reading:
         mask_at=mask_at,
         bias=Dense(scores),
         scale=1.0,
+        sink_logit=sink_logit,
         seen="weights",
     )
 
 
-def _is_value(value: Any, weights: Weights, axis: int | None = None) -> bool:
-    """Whether weights multiply values: as many as there are keys on `axis`, and not learned, as experts would be."""
+def _is_value(value: Any, place: Place) -> bool:
+    """Whether a factor may be values: a tensor that the module was given or made, not what it learned."""
     if not isinstance(value, Tensor) or value.ndim < 2:
         return False
-    if axis is not None and value.shape[axis] != weights.scores.shape[-1]:
-        return False
     memory = value.untyped_storage().data_ptr()
-    return all(memory != learned.untyped_storage().data_ptr() for learned in weights.place.module.parameters())
+    return all(memory != learned.untyped_storage().data_ptr() for learned in place.module.parameters())
 
 
-def _after(weights: Weights, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor) -> Weights | None:
-    """What weights are after a function that keeps them weights; None where their axes are lost."""
+def _after(
+    weights: Weights, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], part: Any
+) -> Weights | None:
+    """What weights are after a function; None where they are no weights any more."""
+    if not isinstance(part, Tensor):
+        return None
+    if name in CUTS:
+        keys = weights.scores.shape[-1]
+        whole = part.shape[:-1] == weights.scores.shape[:-1] and not weights.swapped
+        last = name == "__getitem__" and _is_all_but_last(args[1])
+        if whole and last and part.shape[-1] == keys - 1 and not weights.sink:
+            return replace(weights, sink=True)
+        return replace(weights, cut=name)
+    if weights.cut is not None:
+        return weights
     swapped = weights.swapped
     if name in SWAPS:
-        ndim = result.ndim
-        given = [*args[1:], *kwargs.values()]
-        axes = [axis % ndim for axis in (given[0] if given and isinstance(given[0], list | tuple) else given)]
-        if name != "permute":
-            order = list(range(ndim))
-            order[axes[0]], order[axes[1]] = axes[1], axes[0]
-            axes = order
-        if axes[-2:] == [ndim - 1, ndim - 2]:
+        order = _order(name, [*args[1:], *kwargs.values()], part.ndim)
+        if order[-2:] == [part.ndim - 1, part.ndim - 2]:
             swapped = not swapped
-        elif axes[-2:] != [ndim - 2, ndim - 1]:
+        elif order[-2:] != [part.ndim - 2, part.ndim - 1]:
             return None
     after = replace(weights, swapped=swapped)
-    return after if tuple(result.shape[-2:]) == after.ends and result.numel() == weights.scores.numel() else None
+    count = (
+        weights.scores.numel() // max(1, weights.scores.shape[-1]) * (weights.scores.shape[-1] - weights.sink)
+    )
+    return after if tuple(part.shape[-2:]) == after.ends and part.numel() == count else None
+
+
+def _is_all_but_last(index: Any) -> bool:
+    """Whether an index leaves out the last column and nothing else."""
+    *others, last = index if isinstance(index, tuple) else (index,)
+    rest = all(part is Ellipsis or part == slice(None) for part in others)
+    return rest and isinstance(last, slice) and (last.start, last.stop, last.step) == (None, -1, None)
+
+
+def _order(name: str, given: list[Any], ndim: int) -> list[int]:
+    """The order of axes that a function makes, as for `permute`."""
+    axes = [axis % ndim for axis in (given[0] if given and isinstance(given[0], list | tuple) else given)]
+    if name == "permute":
+        return axes
+    order = list(range(ndim))
+    order[axes[0]], order[axes[1]] = axes[1], axes[0]
+    return order

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
@@ -66,7 +66,7 @@ def seen(watcher: Watcher) -> Iterator[None]:
             return bool(original(relevant_args))
         return any(_overrides(argument) for argument in relevant_args)
 
-    torch.overrides.has_torch_function = has_torch_function
+    torch.overrides.has_torch_function = has_torch_function  # type: ignore[assignment]
     try:
         with mode:
             yield
@@ -77,7 +77,9 @@ def seen(watcher: Watcher) -> Iterator[None]:
 def _overrides(argument: Any) -> bool:
     """Whether an argument's class overrides torch's functions, as `has_torch_function` asks without modes."""
     nothing = torch._C._disabled_torch_function_impl
-    return type(argument) is not Tensor and getattr(type(argument), "__torch_function__", nothing) is not nothing
+    return (
+        type(argument) is not Tensor and getattr(type(argument), "__torch_function__", nothing) is not nothing
+    )
 
 
 @contextmanager

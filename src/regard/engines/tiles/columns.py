@@ -54,12 +54,9 @@ def _blank(query: Tensor, sizes: Sizes, spec: Spec, lse: Tensor, cell: int) -> M
     grid_q, grid_k = cells(start, stop, cell), cells(0, sizes.keys, cell)
     shape = (sizes.batch, sizes.heads, grid_q, grid_k)
     total = torch.zeros(shape, dtype=statistics_dtype(query.dtype), device=query.device)
-    margin = (start % cell, -stop % cell) if sizes.queries else (0, 0)
-    rows = (
-        pad(lse != -torch.inf, margin).unflatten(2, (grid_q, cell)).sum(3)
-        if sizes.queries
-        else total[..., 0].long()
-    )
+    rows = torch.zeros(shape[:3], dtype=torch.int64, device=query.device)
+    if sizes.queries:
+        rows = pad(lse != -torch.inf, (start % cell, -stop % cell)).unflatten(2, (grid_q, cell)).sum(3)
     return Map(
         total=total,
         peak=total.clone(),
