@@ -96,7 +96,9 @@ def masks(draw: st.DrawFn, batch: int, heads: int, queries: int, keys: int, offs
         st.builds(rg.random, st.integers(1, 3), block=st.integers(1, 7), seed=st.integers(0, 9)),
         st.builds(rg.tokens, st.lists(place, max_size=3)),
         st.builds(rg.prefix, rows),
-        st.builds(lambda start, stop: rg.padding(max(0, stop - start), start=start), place, st.integers(0, end)),
+        st.builds(
+            lambda start, stop: rg.padding(max(0, stop - start), start=start), place, st.integers(0, end)
+        ),
         st.builds(lambda shape: rg.dense(torch.rand(shape) < 0.5, offset=offset), shape),
     ]
     if offset >= 0:
@@ -104,9 +106,11 @@ def masks(draw: st.DrawFn, batch: int, heads: int, queries: int, keys: int, offs
         leaves.append(st.builds(lambda _: rg.documents(torch.randint(3, (batch, end))), few))
     nodes = st.recursive(
         st.one_of(leaves),
-        lambda inner: st.builds(operator.and_, inner, inner)
-        | st.builds(operator.or_, inner, inner)
-        | st.builds(operator.invert, inner),
+        lambda inner: (
+            st.builds(operator.and_, inner, inner)
+            | st.builds(operator.or_, inner, inner)
+            | st.builds(operator.invert, inner)
+        ),
         max_leaves=4,
     )
     return draw(nodes)
@@ -127,15 +131,23 @@ def biases(draw: st.DrawFn, batch: int, heads: int, queries: int, keys: int) -> 
     if kind in ("relative", "shared"):
         reach = draw(st.integers(0, 4))
         table = torch.randn(heads if kind == "relative" else 1, 2 * reach + 1, dtype=torch.float64)
-        return rg.relative(table.masked_fill(torch.rand(table.shape) < draw(st.sampled_from([0.0, 0.4])), -torch.inf))
-    return ScoreMod(lambda score, b, h, q, k: torch.where(k != q % 3, score + 0.3 * h - 0.1 * b * q, -torch.inf))
+        return rg.relative(
+            table.masked_fill(torch.rand(table.shape) < draw(st.sampled_from([0.0, 0.4])), -torch.inf)
+        )
+    return ScoreMod(
+        lambda score, b, h, q, k: torch.where(k != q % 3, score + 0.3 * h - 0.1 * b * q, -torch.inf)
+    )
 
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
     """Any call there is, in float64: sizes, grouped heads, mask, bias, softcap, sink, scale, alignment."""
     torch.manual_seed(draw(st.integers(0, 2**16)))
-    batch, kv_heads, group = draw(st.integers(1, 3)), draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 3]))
+    batch, kv_heads, group = (
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from([1, 2])),
+        draw(st.sampled_from([1, 3])),
+    )
     queries, keys = draw(st.sampled_from(SIZES)), draw(st.sampled_from(SIZES))
     dim, value_dim = draw(st.sampled_from(DIMS)), draw(st.sampled_from(DIMS))
     heads, align = kv_heads * group, draw(st.sampled_from(["end", "start"]) | st.integers(-queries, 40))

@@ -46,11 +46,17 @@ def test_shapes_that_do_not_fit(shapes, message):
 
 def test_dtypes_that_do_not_fit():
     good = tensors()
-    with pytest.raises(ShapeError, match=r"must share one dtype .* got torch.float32 .* and torch.float64 .* for key"):
+    with pytest.raises(
+        ShapeError, match=r"must share one dtype .* got torch.float32 .* and torch.float64 .* for key"
+    ):
         sizes_of(**good | {"key": good["key"].double()})
-    with pytest.raises(ShapeError, match=r"got torch.float32 on cpu for query and torch.bfloat16 on cpu for value"):
+    with pytest.raises(
+        ShapeError, match=r"got torch.float32 on cpu for query and torch.bfloat16 on cpu for value"
+    ):
         sizes_of(**good | {"value": good["value"].bfloat16()})
-    with pytest.raises(ShapeError, match=r"query must be floating point \(float16 to float64\), got torch.int64"):
+    with pytest.raises(
+        ShapeError, match=r"query must be floating point \(float16 to float64\), got torch.int64"
+    ):
         sizes_of(**good | {"query": good["query"].long()})
     with pytest.raises(ShapeError, match=r"query must be floating point .* got torch.complex64"):
         sizes_of(**good | {"query": good["query"].to(torch.complex64)})
@@ -60,7 +66,9 @@ def test_dtypes_that_do_not_fit():
 
 def test_devices_that_do_not_fit():
     good = tensors()
-    with pytest.raises(ShapeError, match=r"must share one dtype and device, got .* on cpu .* on meta for key"):
+    with pytest.raises(
+        ShapeError, match=r"must share one dtype and device, got .* on cpu .* on meta for key"
+    ):
         sizes_of(**good | {"key": good["key"].to("meta")})
 
 

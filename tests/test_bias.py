@@ -68,7 +68,11 @@ def test_a_tile_is_a_piece_of_the_whole(data, q, k):
 
 
 def test_with_values_keeps_the_kind():
-    for bias in (rg.alibi(torch.ones(HEADS)), rg.relative(torch.ones(HEADS, 3)), Dense(torch.ones(1, 1, 5, 11), 3)):
+    for bias in (
+        rg.alibi(torch.ones(HEADS)),
+        rg.relative(torch.ones(HEADS, 3)),
+        Dense(torch.ones(1, 1, 5, 11), 3),
+    ):
         other = bias.with_values(torch.zeros_like(bias.parameter))
         assert type(other) is type(bias) and not other.parameter.any()
         assert getattr(other, "row", 0) == getattr(bias, "row", 0)
@@ -128,7 +132,10 @@ def test_minus_infinity_in_a_bias_blocks_as_a_mask_does():
     keep[0, 0, 1] = False
     additive = torch.zeros(keep.shape).masked_fill(~keep, -torch.inf)
     with tiles_of(2, 4):
-        masked, biased = rg.observe(query, key, value, mask=rg.dense(keep)), rg.observe(query, key, value, bias=additive)
+        masked, biased = (
+            rg.observe(query, key, value, mask=rg.dense(keep)),
+            rg.observe(query, key, value, bias=additive),
+        )
     for name in ("output", "lse", "entropy", "argmax", "allowed", "received", "position"):
         torch.testing.assert_close(getattr(masked, name), getattr(biased, name))
     assert torch.equal(biased.allowed, keep.sum(-1))

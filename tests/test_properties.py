@@ -1,9 +1,8 @@
-"""Any call, in any tiling, is what the definition says: statistics, maps, windows, top keys; and nothing masked leaks."""
+"""Any call, in any tiling, is what the definition says, and nothing that is masked leaks."""
 
 import dataclasses
 import importlib
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,7 +49,9 @@ def test_attend_is_the_truth(case: Case, tiling):
 @settings(max_examples=100)
 @given(cases(), tilings, st.sampled_from(LOW))
 def test_attend_keeps_the_budget_of_its_own_precision(case: Case, tiling, dtype):
-    if case.keywords["softcap"] is None and case.keywords["sink_logit"] is None:  # most of them on torch's road
+    if (
+        case.keywords["softcap"] is None and case.keywords["sink_logit"] is None
+    ):  # most of them on torch's road
         case.keywords["bias"] = None
         case.keywords["mask"] = rg.causal() if isinstance(case.keywords["mask"], type(rg.causal())) else None
     case = case.to(dtype)
@@ -127,7 +128,9 @@ def test_equal_scores_are_ordered_by_their_keys(seed, top, tiling, keys):
     with tiles_of(*tiling):
         observation = rg.observe(query, key, top=top, mask=rg.dense(keep), scale=1.0)
     scores = (query @ key.transpose(-1, -2)).masked_fill(~keep, -torch.inf)
-    best, want = torch.nn.functional.pad(scores, (0, top), value=-torch.inf).sort(dim=-1, descending=True, stable=True)
+    best, want = torch.nn.functional.pad(scores, (0, top), value=-torch.inf).sort(
+        dim=-1, descending=True, stable=True
+    )
     want = want.where(best > -torch.inf, -1)
     assert torch.equal(observation.top.keys, want[..., :top])
     assert torch.equal(observation.argmax, want[..., 0])
@@ -199,10 +202,14 @@ def test_a_broken_query_breaks_its_own_row_alone(case: Case, bad):
     for name, tensor in found(want).items():
         if name in ("received", "received_max"):
             continue
-        torch.testing.assert_close(found(got)[name][:, :, others], tensor[:, :, others], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            found(got)[name][:, :, others], tensor[:, :, others], rtol=1e-12, atol=1e-12
+        )
     allowed = reference.scores(case.query, case.key, case.spec)[:, :, row, : case.key.shape[2]] > -torch.inf
     assert torch.equal(got.valid(), want.valid())
-    assert torch.equal(got.received.isnan() & ~allowed, torch.zeros_like(allowed))  # keys that it may not attend
+    assert torch.equal(
+        got.received.isnan() & ~allowed, torch.zeros_like(allowed)
+    )  # keys that it may not attend
     if bad != bad and case.keywords["scale"] != 0.0:  # softcap maps inf to itself; NaN stays NaN
         assert got.output[:, :, row][want.valid()[:, :, row]].isnan().all()
 

@@ -22,7 +22,9 @@ def lift(scores, values, keys):
     phi = torch.stack([keys, keys**2], -1).to(scores.dtype)
     order = sorted(range(len(keys)), key=lambda i: int(keys[i]))
     by_key = scores[..., order]  # a stable sort by score then puts the earlier key first
-    best, place = torch.nn.functional.pad(by_key, (0, TOP), value=-torch.inf).sort(dim=-1, descending=True, stable=True)
+    best, place = torch.nn.functional.pad(by_key, (0, TOP), value=-torch.inf).sort(
+        dim=-1, descending=True, stable=True
+    )
     names = torch.cat([keys[order], torch.full((TOP,), -1)])[place]
     return State(
         m=m,
@@ -65,7 +67,9 @@ def assert_same(a: State, b: State, *, exact: bool = False) -> None:
         if exact or not mine.is_floating_point():
             assert torch.equal(mine, other), field.name
         else:
-            torch.testing.assert_close(mine, other, rtol=1e-11, atol=1e-11, msg=lambda m, f=field: f"{f.name}: {m}")
+            torch.testing.assert_close(
+                mine, other, rtol=1e-11, atol=1e-11, msg=lambda m, f=field: f"{f.name}: {m}"
+            )
 
 
 @given(scored_keys())
@@ -141,7 +145,11 @@ def test_a_sink_is_one_more_key_without_a_value(keys, logits):
     got = merge(state, sink_state(state, logit))
     column = logit.view(1, 3, 1, 1).expand(*ROWS, 1).clone()
     column[(scores == -torch.inf).all(-1)] = -torch.inf  # an empty row stays empty
-    joint = lift(torch.cat([scores, column], -1), torch.cat([values, torch.zeros(1, WIDTH)]), torch.arange(len(values) + 1))
+    joint = lift(
+        torch.cat([scores, column], -1),
+        torch.cat([values, torch.zeros(1, WIDTH)]),
+        torch.arange(len(values) + 1),
+    )
     for name in ("m", "l", "u", "r", "o"):
         torch.testing.assert_close(getattr(got, name), getattr(joint, name), rtol=1e-11, atol=1e-11)
     for name in ("count", "top_scores", "top_keys"):  # it is nobody's key

@@ -1,4 +1,4 @@
-"""The table of statistics says the truth about names, ranges and empty values; choices and groups say what they count."""
+"""The table of statistics says the truth about names, ranges and empty values; groups count what they say."""
 
 import math
 
@@ -141,7 +141,9 @@ def test_defaults_of_first_and_local_are_recorded():
     query, key, value = draw_tensors(1, 2, 1, 5, 7, 3, 2)
     assert rg.observe(query, key, value).parameters == {"first": 1, "local": 8}
     assert rg.observe(query, key, value, statistics=["lse"]).parameters == {}
-    assert rg.observe(query, key, value, statistics=["lse"], sink_logit=torch.zeros(2)).parameters == {"sink_logit": True}
+    assert rg.observe(query, key, value, statistics=["lse"], sink_logit=torch.zeros(2)).parameters == {
+        "sink_logit": True
+    }
 
 
 def test_groups_by_flags_by_rows_and_by_positions():
@@ -209,7 +211,10 @@ def test_uniform_attention_is_known_in_closed_form():
         (lambda: rg.statistics.first(0), r"first needs a count of at least 1, got 0"),
         (lambda: rg.statistics.local(-1), r"local needs a radius of at least 0, got -1"),
         (lambda: rg.statistics.group("a", [1, 2]), r"group needs a boolean tensor .* or positions with size"),
-        (lambda: rg.statistics.group("a", [1, 7], size=7), r"positions of group 'a' must be whole, from 0 to 6, got 7"),
+        (
+            lambda: rg.statistics.group("a", [1, 7], size=7),
+            r"positions of group 'a' must be whole, from 0 to 6, got 7",
+        ),
         (lambda: rg.statistics.group("a", [-1], size=7), r"from 0 to 6, got -1"),
         (lambda: rg.statistics.group("a", [0.5], size=7), r"from 0 to 6, got 0.5"),
     ],
@@ -222,5 +227,7 @@ def test_what_cannot_be_asked_for(call, message):
 @pytest.mark.parametrize("shape", [(1,), (6,), (8,), (3, 7), (1, 7), (2, 1), ()])
 def test_a_group_of_other_sizes_is_refused(shape):
     query, key, value = draw_tensors(2, 2, 1, 5, 7, 3, 2)
-    with pytest.raises(ShapeError, match=r"group:a must have shape \(keys,\) or \(batch, keys\) with 7 keys and batch 2"):
+    with pytest.raises(
+        ShapeError, match=r"group:a must have shape \(keys,\) or \(batch, keys\) with 7 keys and batch 2"
+    ):
         rg.observe(query, key, value, statistics=[rg.statistics.group("a", torch.ones(shape) > 0)])

@@ -93,7 +93,9 @@ def test_a_sparse_mask_is_sparse_in_time(mask, most):
 def test_empty_masks_visit_nothing():
     assert tiles(rg.prefix(0), 1000, 1000) == []
     assert tiles(~rg.prefix(1000), 1000, 1000) == []
-    assert tiles(rg.causal() & ~rg.causal(), 64, 64, (64, 64))  # only an expression that needs thought is visited
+    assert tiles(
+        rg.causal() & ~rg.causal(), 64, 64, (64, 64)
+    )  # only an expression that needs thought is visited
     assert tiles(None, 0, 100) == [] and tiles(None, 100, 0) == []
 
 
@@ -115,7 +117,11 @@ def test_positions_past_32_bits():
     far = 2**33 + 5
     windows = tiles(rg.near(70), 130, far)
     assert windows[-1] == Window(far - far % 64, far, far - far % 64, far, far - 130)
-    assert [(q1 - q0) for (q0, q1), _ in walk(Spec.of(sizes(130, far)), sizes(130, 3), (64, 64))] == [61, 64, 5]
+    assert [(q1 - q0) for (q0, q1), _ in walk(Spec.of(sizes(130, far)), sizes(130, 3), (64, 64))] == [
+        61,
+        64,
+        5,
+    ]
     assert all(w.k0 > 2**33 - 300 for w in windows)
     assert windows[-1].q().dtype == torch.int64 and windows[-1].q()[-1, 0] == far - 1
     assert windows[-1].rows == slice(125, 130) and windows[-1].k()[0, 0] == 2**33
@@ -131,7 +137,7 @@ def test_a_tile_fits_its_memory(queries, keys, batch, heads):
 
 
 def test_a_narrow_band_gets_small_tiles_and_a_full_mask_large_ones():
-    of = sizes(8192, 8192)
+    of = sizes(8192, 8192, heads=4)
     assert shape_of(of, None, 0) == SHAPES[0] == shape_of(of, rg.causal(), 0)
     assert shape_of(of, rg.near(10), 0)[0] < SHAPES[0][0]
     assert shape_of(sizes(0, 7), rg.near(1), 0) in SHAPES

@@ -120,7 +120,12 @@ class Workspace:
 
 
 def scores(
-    query: Tensor, key: Tensor, spec: Spec, window: Window, space: Workspace | None = None
+    query: Tensor,
+    key: Tensor,
+    spec: Spec,
+    window: Window,
+    space: Workspace | None = None,
+    fill: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Scores of one tile, and which of them the mask allows (None: all).
 
@@ -129,9 +134,10 @@ def scores(
         key: `(batch, kv_heads, k, dim)`, the tile's keys.
         window: the tile's place.
         space: memory for the tile, where no gradient is wanted.
+        fill: write −inf where the mask blocks; False leaves what the product gave, NaN perhaps.
 
     Returns:
-        scores `(batch, heads, q, k)` with −inf where the mask blocks, and a boolean that broadcasts to it.
+        scores `(batch, heads, q, k)`, and a boolean that broadcasts to it: what the mask allows.
     """
     batch, heads, rows, dim = query.shape
     kv_heads, columns = key.shape[1:3]
@@ -147,12 +153,14 @@ def scores(
     allowed = None
     if spec.mask is not None and not window.whole:
         allowed = allows(spec.mask, window, batch, heads, tile.device)
+    if spec.bias is not None and spec.bias.may_block:
+        seen = tile != -torch.inf
+        allowed = seen if allowed is None else allowed & seen
+    if allowed is not None and fill:
         blocked = ~allowed
         tile = (
             tile.masked_fill(blocked, -torch.inf) if space is None else tile.masked_fill_(blocked, -torch.inf)
         )
-    if spec.bias is not None and spec.bias.may_block:
-        allowed = tile != -torch.inf
     return tile, allowed
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,9 @@ from torch import Tensor, nn
 warnings.filterwarnings("ignore", message=".*nested tensors.*")
 
 VOCAB, LENGTH, BATCH = 97, 13, 3
-SMALL = dict(vocab_size=VOCAB, hidden_size=24, num_hidden_layers=2, num_attention_heads=6, intermediate_size=29)
+SMALL = dict(
+    vocab_size=VOCAB, hidden_size=24, num_hidden_layers=2, num_attention_heads=6, intermediate_size=29
+)
 GROUPED = dict(SMALL, num_key_value_heads=2, head_dim=4, max_position_embeddings=64)
 TOKENS = dict(bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
@@ -43,11 +44,15 @@ class Family:
         """The model in evaluation mode; the same weights every time."""
         import transformers
 
-        config = getattr(transformers, f"{self.name}Config")(**self.config, attn_implementation=implementation)
+        config = getattr(transformers, f"{self.name}Config")(
+            **self.config, attn_implementation=implementation
+        )
         torch.manual_seed(7)
         model = getattr(transformers, f"{self.name}{self.head}")(config).eval()
         with torch.no_grad():
-            for parameter in model.parameters():  # larger than at the start of training: attention that says something
+            for (
+                parameter
+            ) in model.parameters():  # larger than at the start of training: attention that says something
                 parameter.add_(torch.randn_like(parameter) * 0.15)
         return model
 
@@ -75,13 +80,24 @@ def real(padding: str | None) -> Tensor:
     return token < lengths if padding == "right" else token >= LENGTH - lengths
 
 
-_BERT = dict(SMALL, max_position_embeddings=64, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1, pad_token_id=0)
+_BERT = dict(
+    SMALL,
+    max_position_embeddings=64,
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
+    pad_token_id=0,
+)
 _BART = dict(
-    vocab_size=VOCAB, d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=6, decoder_attention_heads=4,
-    encoder_ffn_dim=29, decoder_ffn_dim=29, attention_dropout=0.1,
+    vocab_size=VOCAB, d_model=24, encoder_layers=2, decoder_layers=2, encoder_attention_heads=6,
+    decoder_attention_heads=4, encoder_ffn_dim=29, decoder_ffn_dim=29, attention_dropout=0.1,
 )  # fmt: skip
 _VISION = dict(
-    hidden_size=24, num_hidden_layers=2, num_attention_heads=6, intermediate_size=29, image_size=12, patch_size=4
+    hidden_size=24,
+    num_hidden_layers=2,
+    num_attention_heads=6,
+    intermediate_size=29,
+    image_size=12,
+    patch_size=4,
 )
 
 FAMILIES = {
@@ -102,8 +118,8 @@ FAMILIES = {
             experts_implementation="eager", **TOKENS), generates=True),
         Family("Bloom", "ForCausalLM", dict(vocab_size=VOCAB, hidden_size=24, n_layer=2, n_head=6, **TOKENS),
                generates=True),
-        Family("GPTJ", "ForCausalLM", dict(vocab_size=VOCAB, n_positions=64, n_embd=24, n_layer=2, n_head=6, rotary_dim=2,
-                                           **TOKENS), generates=True),
+        Family("GPTJ", "ForCausalLM", dict(vocab_size=VOCAB, n_positions=64, n_embd=24, n_layer=2, n_head=6,
+                                           rotary_dim=2, **TOKENS), generates=True),
         Family("DebertaV2", "Model", dict(
             _BERT, relative_attention=True, position_buckets=4, pos_att_type=["c2p", "p2c"]), "encoder"),
         Family("Mistral", "ForCausalLM", dict(GROUPED, sliding_window=5, **TOKENS), generates=True),
@@ -118,7 +134,8 @@ FAMILIES = {
         Family("Falcon", "ForCausalLM", dict(
             vocab_size=VOCAB, hidden_size=24, num_hidden_layers=2, num_attention_heads=6, **TOKENS),
             generates=True),
-        Family("Mpt", "ForCausalLM", dict(d_model=24, n_heads=6, n_layers=2, max_seq_len=64, vocab_size=VOCAB, **TOKENS)),
+        Family("Mpt", "ForCausalLM", dict(
+            d_model=24, n_heads=6, n_layers=2, max_seq_len=64, vocab_size=VOCAB, **TOKENS)),
         Family("OPT", "ForCausalLM", dict(
             vocab_size=VOCAB, hidden_size=24, num_hidden_layers=2, ffn_dim=29, num_attention_heads=6,
             max_position_embeddings=64, word_embed_proj_dim=24, **TOKENS), generates=True),

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 from transformers.modeling_utils import AttentionInterface
 
 import regard
@@ -45,14 +46,28 @@ X = torch.randn(2, 5, 4)
 
 def test_attention_that_is_not_seen() -> None:
     module = Both()
-    with pytest.raises(WatchError) as error:
-        with regard.watch(module):
-            module(X)
+    with pytest.raises(WatchError) as error, regard.watch(module):
+        module(X)
     assert str(error.value) == (
-        "hidden (HiddenAttention) ran, but no attention call was seen in it: its kernel shows neither query and key nor "
-        "weights. Ways out: leave it out with layers=…"
+        "hidden (HiddenAttention) ran, but no attention call was seen in it: its kernel shows neither query and key "
+        "nor weights. Ways out: leave it out with layers=…"
     )
     with regard.watch(module, layers="plain") as record:
+        module(X)
+    assert len(record) == 1
+
+
+def test_a_branch_that_is_not_taken_is_no_error() -> None:
+    class OptionalAttention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.project = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
+            return x if memory is None else self.project(x)
+
+    module = nn.Sequential(Plain(), OptionalAttention())
+    with regard.watch(module) as record:
         module(X)
     assert len(record) == 1
 
@@ -66,19 +81,46 @@ def test_a_model_that_was_not_run() -> None:
 
 
 def test_compiled_modules() -> None:
-    with pytest.raises(WatchError, match=r"OptimizedModule is compiled .* watch and run model\._orig_mod"):
-        with regard.watch(torch.compile(Plain(), backend="eager")):
-            pass
+    hidden = r"OptimizedModule is compiled .* watch and run model\._orig_mod"
+    with pytest.raises(WatchError, match=hidden), regard.watch(torch.compile(Plain(), backend="eager")):
+        pass
     module = Both()
     module.plain.compile(backend="eager")
-    with pytest.raises(WatchError, match=r"plain was compiled in place, .* call model\.compile\(\) after watching"):
-        with regard.watch(module):
-            pass
+    with (
+        pytest.raises(
+            WatchError, match=r"plain was compiled in place, .* call model\.compile\(\) after watching"
+        ),
+        regard.watch(module),
+    ):
+        pass
     with pytest.raises(WatchError, match="is TorchScript"), regard.watch(torch.jit.trace(Plain(), X)):
         pass
 
 
-def kernel(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, *, temperature: float = 1.0, **rest: Any) -> Any:
+def test_models_that_are_compiled_from_outside() -> None:
+    module = Plain()
+    compiled = torch.compile(module, backend="eager")
+    with (
+        pytest.raises(WatchError, match=r"Plain must be run .* not through torch\.compile"),
+        regard.watch(module),
+    ):
+        compiled(X)
+    model = LLAMA.build()
+    hidden = r"LlamaForCausalLM compiles itself to generate .* give generate\(…, disable_compile=True\)"
+    with pytest.raises(WatchError, match=hidden), regard.watch(model):
+        model.get_compiled_call(None)
+
+
+def kernel(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Any,
+    *,
+    temperature: float = 1.0,
+    **rest: Any,
+) -> Any:
     """A kernel of its own: nothing of what it does is seen."""
     scaling = rest.get("scaling") or query.shape[-1] ** -0.5
     key, value = (part.repeat_interleave(query.shape[1] // key.shape[1], 1) for part in (key, value))
@@ -134,19 +176,56 @@ def test_an_unknown_argument_counts_only_if_it_changes_something() -> None:
     with regard.watch(harmless) as record:
         harmless(X)
     assert len(record) == 1
-    with pytest.raises(WatchError, match=r"does not explain its output; .* does not know: temperature\. Ways out"):
-        with regard.watch(harmful):
-            harmful(X)
-    with pytest.raises(WatchError, match=r"dropout hides whether .* does not know: temperature"):
-        with regard.watch(unknowable):
-            unknowable(X)
+    with (
+        pytest.raises(
+            WatchError, match=r"does not explain its output; .* does not know: temperature\. Ways out"
+        ),
+        regard.watch(harmful),
+    ):
+        harmful(X)
+    hidden = "dropout hides whether .* does not know: temperature"
+    with pytest.raises(WatchError, match=hidden), regard.watch(unknowable):
+        unknowable(X)
+
+
+def through_torch(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Any, **given: Any
+) -> Any:
+    """A registered function that changes the scale and calls torch: its arguments do not tell."""
+    key, value = (part.repeat_interleave(query.shape[1] // key.shape[1], 1) for part in (key, value))
+    return F.scaled_dot_product_attention(query, key, value, is_causal=True, scale=0.9).transpose(1, 2), None
+
+
+def test_a_registered_function_is_read_by_the_calls_inside_it_if_its_arguments_do_not_explain_it() -> None:
+    AttentionInterface.register("through_torch", through_torch)
+    try:
+        model = LLAMA.build("through_torch")
+        with torch.no_grad(), regard.watch(model, keep="vectors") as record:
+            model(LLAMA.inputs()["input_ids"])
+    finally:
+        del AttentionInterface._global_mapping["through_torch"]
+    assert [call.spec.scale for call in record] == [0.9, 0.9]
+
+
+def test_tensors_of_classes_and_transforms_that_hide_their_numbers() -> None:
+    module = Plain()
+    hidden = pytest.raises(WatchError, match="its tensors are of the class FakeTensor")
+    with FakeTensorMode() as fake, hidden, regard.watch(module):
+        module(fake.from_tensor(X))
+    with pytest.raises(WatchError, match=r"inside a transform of torch\.func"), regard.watch(module):
+        torch.vmap(module)(X)
 
 
 def test_tensors_without_numbers_or_of_whole_numbers() -> None:
-    with pytest.raises(WatchError, match=r"Plain \(Plain\): query holds no numbers: the model is on the meta device"):
+    with pytest.raises(
+        WatchError, match=r"Plain \(Plain\): query holds no numbers: the model is on the meta device"
+    ):
         module = Plain()
         with regard.watch(module):
             module(X.to("meta"))
+    model = LLAMA.build("eager").to("meta")
+    with pytest.raises(WatchError, match=r"LlamaAttention.*: query holds no numbers"), regard.watch(model):
+        model(LLAMA.inputs()["input_ids"].to("meta"))
 
 
 def test_an_error_of_the_model_comes_first() -> None:
@@ -176,5 +255,8 @@ def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
 
 
 def test_no_module() -> None:
-    with pytest.raises(ArgumentError, match="model must be a torch.nn.Module, got function"), regard.watch(kernel):
+    with (
+        pytest.raises(ArgumentError, match="model must be a torch.nn.Module, got function"),
+        regard.watch(kernel),
+    ):
         pass

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-
 import regard
 from regard.record import Record, load
 from watch.families import FAMILIES, LENGTH, Family, real
@@ -26,7 +25,9 @@ CASES = [
 ]
 
 
-def run(family: Family, road: str, dtype: torch.dtype, padding: str | None) -> tuple[list[Tensor], list[Tensor]]:
+def run(
+    family: Family, road: str, dtype: torch.dtype, padding: str | None
+) -> tuple[list[Tensor], list[Tensor]]:
     """Outputs of the model, and the scores of its softmaxes if it has any."""
     with recorded() as scores, torch.no_grad():
         outputs = family.build(road).to(dtype)(**family.inputs(dtype, padding)).to_tuple()
@@ -41,7 +42,9 @@ def test_outputs_are_the_same_bits_and_statistics_those_of_the_eager_weights(
     plain, _ = run(family, road, torch.float32, padding)
     model = family.build(road)
     with torch.no_grad(), regard.watch(model) as record:
-        watched = [part for part in model(**family.inputs(padding=padding)).to_tuple() if isinstance(part, Tensor)]
+        watched = [
+            part for part in model(**family.inputs(padding=padding)).to_tuple() if isinstance(part, Tensor)
+        ]
     assert len(plain) == len(watched) and all(map(torch.equal, plain, watched))
     record.save(tmp_path / "record")
     record = load(tmp_path / "record")
@@ -68,7 +71,9 @@ def test_calls_say_where_they_are_and_how_they_were_seen(name: str) -> None:
     assert all(call.layer in names for call in record)
     assert {call.seen for call in record} == {"weights" if name in OWN_WEIGHTS else "query-key"}
     two = family.kind in ("encoder-decoder", "speech")
-    assert [call.kind for call in record] == (["self", "self"] + ["self", "cross"] * 2 if two else ["self"] * len(record))
+    assert [call.kind for call in record] == (
+        ["self", "self"] + ["self", "cross"] * 2 if two else ["self"] * len(record)
+    )
 
 
 def test_the_record_says_where_it_comes_from() -> None:

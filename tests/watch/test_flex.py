@@ -77,7 +77,9 @@ def softmax(q: Tensor, k: Tensor, keep: Tensor, bias: Tensor | float = 0.0) -> T
 
 @pytest.mark.parametrize("mask_mod", [causal_in_documents, windows_by_head, one_by_one])
 @pytest.mark.parametrize("score_mod", [None, alibi])
-def test_masks_and_score_functions(mask_mod: Callable[..., Tensor], score_mod: Callable[..., Tensor] | None) -> None:
+def test_masks_and_score_functions(
+    mask_mod: Callable[..., Tensor], score_mod: Callable[..., Tensor] | None
+) -> None:
     q, k, v = vectors()
     record = watched(flex_attention, q, k, v, block_mask=block_mask(mask_mod), score_mod=score_mod)
     distance = (torch.arange(TOKENS)[:, None] - torch.arange(TOKENS)).abs()
@@ -85,10 +87,14 @@ def test_masks_and_score_functions(mask_mod: Callable[..., Tensor], score_mod: C
     keep = create_mask(mask_mod, BATCH, HEADS, TOKENS, TOKENS, device="cpu")
     want = softmax(q, k, keep, bias)
     if mask_mod is causal_in_documents:
-        want = want.where((torch.arange(TOKENS) < ENDS[:, None])[:, None, :, None], 0)  # padded queries count nowhere
+        want = want.where(
+            (torch.arange(TOKENS) < ENDS[:, None])[:, None, :, None], 0
+        )  # padded queries count nowhere
     torch.testing.assert_close(record[0].received.double(), want.sum(2), atol=1e-5, rtol=0)
     for head in range(HEADS):
-        torch.testing.assert_close(record[0].weights(head, batch=1).double(), want[1, head], atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            record[0].weights(head, batch=1).double(), want[1, head], atol=1e-6, rtol=0
+        )
 
 
 def test_no_mask_grouped_heads_and_scale() -> None:
@@ -110,11 +116,13 @@ def test_compiled_functions_keep_their_own_bits(options: dict[str, bool]) -> Non
 def test_a_mask_that_the_call_does_not_obey_is_an_error() -> None:
     """Without the compiler FlexAttention looks at the function only, not at the lists of blocks."""
     blocks = block_mask(windows_by_head)
-    listed = BlockMask.from_kv_blocks(blocks.kv_num_blocks, blocks.kv_indices, BLOCK_SIZE=32, seq_lengths=(TOKENS, TOKENS))
+    listed = BlockMask.from_kv_blocks(
+        blocks.kv_num_blocks, blocks.kv_indices, BLOCK_SIZE=32, seq_lengths=(TOKENS, TOKENS)
+    )
     module = Flex(flex_attention)
-    with pytest.raises(WatchError, match=r"Flex \(Flex\): what it was given does not explain its output"):
-        with regard.watch(module):
-            module(*vectors(), block_mask=listed)
+    message = r"Flex \(Flex\): what it was given does not explain its output"
+    with pytest.raises(WatchError, match=message), regard.watch(module):
+        module(*vectors(), block_mask=listed)
 
 
 @pytest.mark.parametrize("mask_mod", [causal_in_documents, windows_by_head, one_by_one])

@@ -94,7 +94,9 @@ class OwnCache(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.project(x).unflatten(2, (3, 2, 3)).permute(2, 0, 3, 1, 4)
         self.keys, self.values = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
-        causal = torch.ones(q.shape[2], self.keys.shape[2], dtype=torch.bool).tril(self.keys.shape[2] - q.shape[2])
+        causal = torch.ones(q.shape[2], self.keys.shape[2], dtype=torch.bool).tril(
+            self.keys.shape[2] - q.shape[2]
+        )
         return nn.functional.scaled_dot_product_attention(q, self.keys, self.values, causal)
 
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-import regard as rg
 import torch
+
+import regard as rg
 from regard.cli import main
 
 

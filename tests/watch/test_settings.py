@@ -24,7 +24,13 @@ def layers_seen(layers: object, name: str = "GPT2") -> list[str]:
 def test_layers_by_name_pattern_and_number() -> None:
     both = ["transformer.h.0.attn", "transformer.h.1.attn"]
     assert layers_seen(None) == both
-    assert layers_seen("transformer.h.1") == layers_seen("*.1.attn") == layers_seen(1) == layers_seen([1]) == both[1:]
+    assert (
+        layers_seen("transformer.h.1")
+        == layers_seen("*.1.attn")
+        == layers_seen(1)
+        == layers_seen([1])
+        == both[1:]
+    )
     assert layers_seen(["transformer.h.0.attn", 1]) == both
     assert len(layers_seen(0, "T5")) == 3 and len(layers_seen("decoder", "T5")) == 4
 
@@ -84,6 +90,9 @@ def test_the_fused_output_is_within_budget_and_the_statistics_are_the_same(name:
             fused = model(**family.inputs()).logits
     assert (fused - exact).abs().max() <= 2 * (naive - exact).abs().max() + 1e-6
     assert len(record) == len(plain) and record[0].output is None
+    with torch.inference_mode(), regard.watch(model, fused=True) as inferred:
+        model(**family.inputs())
+    assert not inferred[0].entropy.is_inference()
     for mine, other in zip(record, plain, strict=True):
         torch.testing.assert_close(mine.entropy, other.entropy, atol=1e-5, rtol=0)
 

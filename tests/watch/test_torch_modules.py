@@ -33,7 +33,9 @@ class Calls(nn.Module):
         return self.function(*args, **kwargs)
 
 
-def vectors(*lead: int, queries: int = QUERIES, keys: int = KEYS, kv: tuple[int, ...] | None = None) -> tuple[Tensor, ...]:
+def vectors(
+    *lead: int, queries: int = QUERIES, keys: int = KEYS, kv: tuple[int, ...] | None = None
+) -> tuple[Tensor, ...]:
     kv = lead if kv is None else kv
     return torch.randn(*lead, queries, DIM), torch.randn(*kv, keys, DIM), torch.randn(*kv, keys, DIM)
 
@@ -52,13 +54,17 @@ def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Record:
 def same(a: Tensor | None, b: Tensor | None) -> bool:
     if a is None or b is None or a.is_nested:
         return a is b or all(map(same, a.unbind(), b.unbind()))
-    return torch.equal(a.contiguous().view(torch.int32), b.contiguous().view(torch.int32))  # NaN equals itself
+    return torch.equal(
+        a.contiguous().view(torch.int32), b.contiguous().view(torch.int32)
+    )  # NaN equals itself
 
 
 def assert_weights(record: Record, want: Tensor, call: int = 0) -> None:
     """Every statistic comes from these weights `(batch, heads, queries, keys)`."""
     seen = record[call]
-    w = torch.stack([torch.stack([seen.weights(h, batch=b) for h in range(want.shape[1])]) for b in range(len(want))])
+    w = torch.stack(
+        [torch.stack([seen.weights(h, batch=b) for h in range(want.shape[1])]) for b in range(len(want))]
+    )
     torch.testing.assert_close(w.double(), want.double(), atol=2e-6, rtol=0)
     torch.testing.assert_close(seen.max_weight.double(), want.double().amax(3), atol=2e-6, rtol=0)
     torch.testing.assert_close(seen.received.double(), want.double().sum(2), atol=2e-6, rtol=0)
@@ -85,7 +91,9 @@ def test_masks_true_may_attend_and_floats_are_added() -> None:
     q, k, v = vectors(BATCH, HEADS)
     keep = torch.rand(BATCH, 1, QUERIES, KEYS) > 0.4
     keep[..., 0] = True
-    assert_weights(watched(Calls(F.scaled_dot_product_attention), q, k, v, attn_mask=keep), softmax(q, k, keep))
+    assert_weights(
+        watched(Calls(F.scaled_dot_product_attention), q, k, v, attn_mask=keep), softmax(q, k, keep)
+    )
     bias = torch.randn(QUERIES, KEYS)
     bias[2, 3] = -torch.inf
     want = torch.softmax(q.double() @ k.double().mT / DIM**0.5 + bias, -1)
@@ -95,11 +103,16 @@ def test_masks_true_may_attend_and_floats_are_added() -> None:
 def test_is_causal_starts_at_the_first_key_and_lower_right_ends_at_the_last() -> None:
     q, k, v = vectors(BATCH, HEADS)
     call = Calls(F.scaled_dot_product_attention)
-    upper, lower = torch.ones(QUERIES, KEYS, dtype=torch.bool).tril(), torch.ones(QUERIES, KEYS).tril(2).bool()
+    upper, lower = (
+        torch.ones(QUERIES, KEYS, dtype=torch.bool).tril(),
+        torch.ones(QUERIES, KEYS).tril(2).bool(),
+    )
     record = watched(call, q, k, v, is_causal=True)
     assert record[0].offset == 0 and record[0].sizes.keys == QUERIES  # nobody may attend the others
     assert_weights(record, softmax(q, k, upper)[..., :QUERIES])
-    assert_weights(watched(call, q, k, v, causal_upper_left(QUERIES, KEYS)), softmax(q, k, upper)[..., :QUERIES])
+    assert_weights(
+        watched(call, q, k, v, causal_upper_left(QUERIES, KEYS)), softmax(q, k, upper)[..., :QUERIES]
+    )
     record = watched(call, q, k, v, causal_lower_right(QUERIES, KEYS))
     assert record[0].offset == 2
     assert_weights(record, softmax(q, k, lower))
@@ -150,10 +163,14 @@ MASKS = {
 
 
 @pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize(("batch_first", "need_weights", "training"), list(itertools.product((True, False), repeat=3)))
+@pytest.mark.parametrize(
+    ("batch_first", "need_weights", "training"), list(itertools.product((True, False), repeat=3))
+)
 def test_multihead_attention(masks: str, batch_first: bool, need_weights: bool, training: bool) -> None:
     width = 4 * DIM
-    module = nn.MultiheadAttention(width, 4, dropout=0.2 if training else 0.0, batch_first=batch_first).train(training)
+    module = nn.MultiheadAttention(width, 4, dropout=0.2 if training else 0.0, batch_first=batch_first).train(
+        training
+    )
     nn.init.normal_(module.in_proj_bias)
     x = torch.randn(BATCH, QUERIES, width) if batch_first else torch.randn(QUERIES, BATCH, width)
     given = MASKS[masks]

@@ -30,7 +30,9 @@ class Own(nn.Module):
         return self.function(scores, value)
 
 
-def seen(function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, value: Tensor, heads: int | None = None) -> Tensor:
+def seen(
+    function: Callable[[Tensor, Tensor], Tensor], scores: Tensor, value: Tensor, heads: int | None = None
+) -> Tensor:
     """The entropies of the only call, after checking that nothing changed."""
     module = Own(function, heads)
     want = module(scores, value)
@@ -57,7 +59,9 @@ LAYOUTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "einsum": lambda s, v: torch.einsum("bhqk,bhkd->bqhd", s.softmax(-1), v),
     "einsum, values first": lambda s, v: torch.einsum("bhkd, bhqk -> bqhd", v, s.softmax(-1)),
     "columns": lambda s, v: v.mT @ s.softmax(-1).transpose(-1, -2),
-    "permuted columns": lambda s, v: torch.bmm(v.flatten(0, 1).mT, s.softmax(-1).flatten(0, 1).permute(0, 2, 1)),
+    "permuted columns": lambda s, v: torch.bmm(
+        v.flatten(0, 1).mT, s.softmax(-1).flatten(0, 1).permute(0, 2, 1)
+    ),
 }
 
 
@@ -97,6 +101,40 @@ def test_every_way_of_blocking(blocked: float) -> None:
     torch.testing.assert_close(record[0].entropy, entropy(scores.masked_fill(hidden, -torch.inf)))
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_column_for_a_learned_sink(moved: bool) -> None:
+    """As in GPT-OSS: one more score per head, cut off after the softmax; the largest score may be taken off before."""
+    sinks = torch.tensor([0.5, -1.0, 2.0]).view(1, HEADS, 1, 1)
+
+    def attend(scores: Tensor, value: Tensor) -> Tensor:
+        scores = torch.cat([scores, sinks.expand(BATCH, -1, QUERIES, -1)], -1)
+        scores = scores - scores.amax(-1, keepdim=True) if moved else scores
+        return scores.softmax(-1)[..., :-1] @ value
+
+    module = Own(attend)
+    scores, value = torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM)
+    with regard.watch(module) as record:
+        module(scores, value)
+    joint = torch.softmax(torch.cat([scores, sinks.expand(BATCH, -1, QUERIES, -1)], -1), -1)
+    torch.testing.assert_close(record[0].sink, joint[..., -1])
+    torch.testing.assert_close(record[0].received, joint[..., :-1].sum(2))
+
+
+def test_weights_that_are_taken_apart_are_an_error_where_they_are_attention() -> None:
+    class LocalAttention(Own):
+        pass
+
+    halves = lambda s, v: s.softmax(-1)[..., :3] @ v[..., :3, :] + s.softmax(-1)[..., 3:] @ v[..., 3:, :]  # noqa: E731
+    scores, value = torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM)
+    message = r"LocalAttention .* its weights are taken apart \(__getitem__\) before they multiply values"
+    module = LocalAttention(halves)
+    with pytest.raises(WatchError, match=message), regard.watch(module):
+        module(scores, value)
+    plain = Own(halves)
+    with pytest.raises(WatchError, match="Own ran, but no attention call was seen"), regard.watch(plain):
+        plain(scores, value)
+
+
 class Router(nn.Module):
     """A mixture of experts and a soft vocabulary: softmaxes whose results multiply what was learned."""
 
@@ -106,18 +144,22 @@ class Router(nn.Module):
         self.embedding = nn.Embedding(KEYS, DIM)
 
     def forward(self, scores: Tensor) -> Tensor:
-        return scores.softmax(-1) @ self.experts + scores.softmax(-1) @ self.embedding.weight + scores.softmax(1).sum()
+        return (
+            scores.softmax(-1) @ self.experts
+            + scores.softmax(-1) @ self.embedding.weight
+            + scores.softmax(1).sum()
+        )
 
 
 def test_softmaxes_that_are_no_attention() -> None:
     module = Router()
-    with pytest.raises(WatchError, match="Router ran, but no attention call was seen"):
-        with regard.watch(module):
-            module(torch.randn(BATCH, QUERIES, KEYS))
-    log_likelihood = Own(lambda s, v: s.softmax(-1).log().sum() + (s.softmax(-1) + 1) @ v)  # not weights any more
-    with pytest.raises(WatchError, match="no attention call was seen"):
-        with regard.watch(log_likelihood):
-            log_likelihood(torch.randn(BATCH, QUERIES, KEYS), torch.randn(BATCH, KEYS, DIM))
+    with pytest.raises(WatchError, match="Router ran, but no attention call was seen"), regard.watch(module):
+        module(torch.randn(BATCH, QUERIES, KEYS))
+    log_likelihood = Own(
+        lambda s, v: s.softmax(-1).log().sum() + (s.softmax(-1) + 1) @ v
+    )  # not weights any more
+    with pytest.raises(WatchError, match="no attention call was seen"), regard.watch(log_likelihood):
+        log_likelihood(torch.randn(BATCH, QUERIES, KEYS), torch.randn(BATCH, KEYS, DIM))
 
 
 def test_weights_and_scores_are_let_go_at_once() -> None:

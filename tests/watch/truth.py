@@ -17,7 +17,7 @@ def recorded() -> Iterator[list[Tensor]]:
     found: list[Tensor] = []
     original = torch.nn.functional.softmax
 
-    def softmax(input: Tensor, *args: object, **kwargs: object) -> Tensor:  # noqa: A002
+    def softmax(input: Tensor, *args: object, **kwargs: object) -> Tensor:
         if input.ndim == 4:
             found.append(input.detach().clone())
             kwargs.pop("dtype", None)  # float32 would make −inf, and then NaN, of float64's smallest number
@@ -30,7 +30,9 @@ def recorded() -> Iterator[list[Tensor]]:
         torch.nn.functional.softmax = original
 
 
-def statistics(scores: Tensor, real: Tensor | None = None, *, keys: int | None = None, offset: int = 0) -> dict[str, Tensor]:
+def statistics(
+    scores: Tensor, real: Tensor | None = None, *, keys: int | None = None, offset: int = 0
+) -> dict[str, Tensor]:
     """Row and column statistics by their textbook formulas, in the type of the scores.
 
     Args:
@@ -67,7 +69,9 @@ def statistics(scores: Tensor, real: Tensor | None = None, *, keys: int | None =
     }
 
 
-def assert_within_budget(call: Call, truth: dict[str, Tensor], naive: dict[str, Tensor], leave_out: tuple[str, ...] = ()) -> None:
+def assert_within_budget(
+    call: Call, truth: dict[str, Tensor], naive: dict[str, Tensor], leave_out: tuple[str, ...] = ()
+) -> None:
     """Statistics in float32 are as near to float64 as twice the naive float32 computation's, and rounding."""
     for name, want in truth.items():
         if name in leave_out:
@@ -78,7 +82,9 @@ def assert_within_budget(call: Call, truth: dict[str, Tensor], naive: dict[str, 
         assert torch.equal(torch.isfinite(got), finite), f"{call.layer} {name}: another set of empty rows"
         error, allowed = _furthest(got, want, finite), 2 * _furthest(naive[name], want, finite)
         rounding = 4 * torch.finfo(torch.float32).eps * (1 + _furthest(want, torch.zeros_like(want), finite))
-        assert error <= allowed + rounding, f"{call.layer} {name}: off by {error:.1e}, naive computation {allowed / 2:.1e}"
+        assert error <= allowed + rounding, (
+            f"{call.layer} {name}: off by {error:.1e}, naive computation {allowed / 2:.1e}"
+        )
 
 
 def _furthest(a: Tensor, b: Tensor, where: Tensor) -> float:

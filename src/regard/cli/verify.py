@@ -126,7 +126,9 @@ def _observe(
 ) -> dict[str, Tensor]:
     try:
         query, key, value = (t.to(device) for t in (query, key, value))
-        moved: dict[str, Any] = {n: a.to(device) if isinstance(a, Tensor) else a for n, a in arguments.items()}
+        moved: dict[str, Any] = {
+            n: a.to(device) if isinstance(a, Tensor) else a for n, a in arguments.items()
+        }
     except (RuntimeError, AssertionError) as error:
         raise RegardError(f"the device must be one that torch has here, got {device!r}: {error}") from error
     seen = regard.observe(query, key, value, engine=engine, **moved)

@@ -6,7 +6,6 @@ Knows what each implementation makes of the interface's arguments; acts only if 
 from __future__ import annotations
 
 import functools
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,8 @@ from regard.errors import WatchError
 from regard.masks import causal, documents, near
 from regard.seams.blockmask import mask_of
 from regard.seams.masking import MaskAt, anything, every
-from regard.seams.place import Place
-from regard.seams.reading import Reading, Watcher, unreadable
+from regard.seams.place import Place, signature_of
+from regard.seams.reading import Reading, Watcher, four_axes, unreadable
 
 INTERFACE = ("module", "query", "key", "value", "attention_mask")
 KNOWN = {
@@ -36,10 +35,10 @@ KNOWN = {
 def seen(watcher: Watcher) -> Iterator[None]:
     """Watch what models get from `AttentionInterface`, by `get_interface` and by name."""
     modeling = sys.modules.get("transformers.modeling_utils")
-    interface = getattr(modeling, "AttentionInterface", None)
-    if interface is None:
+    if modeling is None:
         yield
         return
+    interface, pretrained = modeling.AttentionInterface, modeling.PreTrainedModel
     own = {
         name: vars(interface)[name] for name in ("get_interface", "__getitem__") if name in vars(interface)
     }
@@ -54,10 +53,21 @@ def seen(watcher: Watcher) -> Iterator[None]:
     def indexing(self: Any, name: str) -> Callable[..., Any]:
         return _watched(watcher, by_name(self, name), name)
 
+    def compiling(self: Any, compile_config: Any) -> Any:
+        if watcher.owns(self):
+            raise WatchError(
+                f"{type(self).__name__} compiles itself to generate with this cache, which hides its calls: give "
+                f"generate(…, disable_compile=True)"
+            )
+        return compiled_call(self, compile_config)
+
+    compiled_call = pretrained.get_compiled_call
     interface.get_interface, interface.__getitem__ = getting, indexing
+    pretrained.get_compiled_call = compiling
     try:
         yield
     finally:
+        pretrained.get_compiled_call = compiled_call
         del interface.get_interface, interface.__getitem__
         for name, original in own.items():
             setattr(interface, name, original)
@@ -78,7 +88,9 @@ def _watched(
 
         if implementation in (None, "eager"):
             return _eager(watcher, read_call, run)
-        return watcher.through(read_call, run)
+        if implementation in ("sdpa", "flex_attention") or implementation.startswith("flash_attention"):
+            return watcher.through(read_call, run)
+        return _registered(watcher, read_call, run)
 
     return attention
 
@@ -113,9 +125,28 @@ def _eager(watcher: Watcher, read_call: Callable[[Place], Reading], run: Callabl
     return result
 
 
+def _registered(watcher: Watcher, read_call: Callable[[Place], Reading], run: Callable[[], Any]) -> Any:
+    """Run a function that somebody registered: read as a kernel, or by the calls inside it if it is none."""
+    place = watcher.place()
+    if place is None:
+        return run()
+    with watcher.collecting() as inside:
+        result = run()
+    try:
+        reading = read_call(place)
+        right = not inside or watcher.fits(place, reading, result)
+    except WatchError:
+        if not inside:
+            raise
+        right = False
+    for call in [(place, reading, result)] if right else inside:
+        watcher.observe(*call)
+    return result
+
+
 def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The interface's arguments by name, whatever the function calls the first five."""
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = signature_of(function).parameters.values()
     names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     given = dict(zip(names, args, strict=False)) | kwargs
     return {dict(zip(names, INTERFACE, strict=False)).get(name, name): value for name, value in given.items()}
@@ -152,15 +183,15 @@ def read(watcher: Watcher, place: Place, given: dict[str, Any], implementation: 
     elif implementation == "flex_attention":
         _masked(watcher, reading, mask)
     else:
-        _as_flash(watcher, place, reading, mask, causality, given)
+        _as_flash(watcher, reading, mask, causality, given)
     return reading
 
 
 def _vectors(place: Place, name: str, given: Any) -> Tensor:
     """One of query, key and value, in the form that the interface promises."""
-    if not isinstance(given, Tensor) or given.ndim != 4 or not given.is_floating_point():
-        raise unreadable(place, f"{name} must be a floating tensor with 4 axes (batch, heads, tokens, dim)")
-    return given
+    if not isinstance(given, Tensor) or given.ndim != 4:
+        raise unreadable(place, f"{name} must be a tensor with 4 axes (batch, heads, tokens, dim)")
+    return four_axes(place, name, given)
 
 
 def _as_sdpa(watcher: Watcher, reading: Reading, mask: Tensor | None, causality: bool) -> None:
@@ -175,14 +206,12 @@ def _as_sdpa(watcher: Watcher, reading: Reading, mask: Tensor | None, causality:
 
 
 def _as_flash(
-    watcher: Watcher,
-    place: Place,
-    reading: Reading,
-    mask: Tensor | None,
-    causality: bool,
-    given: dict[str, Any],
+    watcher: Watcher, reading: Reading, mask: Tensor | None, causality: bool, given: dict[str, Any]
 ) -> None:
     """Kernels: a mask `(batch, keys)` of real tokens, `is_causal` with the queries at the end, a window of keys."""
+    if mask is not None and mask.ndim != 2:
+        _masked(watcher, reading, mask)
+        return
     queries, keys = reading.query.shape[2], reading.key.shape[2]
     parts: list[MaskAt] = []
     if causality:
@@ -192,8 +221,6 @@ def _as_flash(
         reach = reading.window - 1
         parts.append(lambda _offset, _keys: near(reach, 0 if causality else reach))
     if mask is not None:
-        if mask.ndim != 2:
-            raise unreadable(place, f"a kernel's mask must be (batch, keys), got {tuple(mask.shape)}")
         parts.append(watcher.masks.kept(mask.bool()[:, None, None, -keys:], queries))
     elif (ids := _packed(given, queries, keys)) is not None:
         parts.append(lambda _offset, _keys: documents(ids))

@@ -19,7 +19,7 @@ from regard.masks.conventions import BLOCKED
 T = TypeVar("T")
 MaskAt = Callable[[int, int], Mask | None]  # the mask, given the position of query 0 and the number of keys
 
-REMEMBERED = 8  # answers about mask tensors that are kept during a forward pass, with the tensors themselves
+REMEMBERED = 4  # mask tensors that are kept during a forward pass, with what they say
 
 
 def anything(_offset: int, _keys: int) -> Mask | None:
@@ -44,7 +44,7 @@ class Masks:
     """What mask tensors say, remembered until `forget`: layers of a model share them."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[tuple[object, ...], tuple[Tensor, object]] = OrderedDict()
+        self._answers: OrderedDict[tuple[object, ...], tuple[Tensor, dict[object, object]]] = OrderedDict()
 
     def forget(self) -> None:
         """Let go of every tensor."""
@@ -79,14 +79,16 @@ class Masks:
     def _once(self, tensor: Tensor, question: object, answer: Callable[[], T]) -> T:
         """The answer to a question about a tensor, found once as long as the tensor does not change."""
         version = 0 if tensor.is_inference() else tensor._version
-        where = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
-        key = (question, version, *where)
+        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, version)
         if key not in self._answers:
-            self._answers[key] = tensor, answer()
+            self._answers[key] = tensor, {}
             if len(self._answers) > REMEMBERED:
                 self._answers.popitem(last=False)
         self._answers.move_to_end(key)
-        return self._answers[key][1]  # type: ignore[return-value]
+        answers = self._answers[key][1]
+        if question not in answers:
+            answers[question] = answer()
+        return answers[question]  # type: ignore[return-value]
 
 
 def _split(mask: Tensor) -> tuple[Tensor | None, Tensor | None]:

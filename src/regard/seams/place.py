@@ -35,7 +35,9 @@ class Place:
     def given(self) -> dict[str, Any]:
         """The forward's arguments by name, those that were left out aside."""
         try:
-            bound = _signature(type(self.module).forward).bind_partial(self.module, *self.args, **self.kwargs)
+            bound = signature_of(type(self.module).forward).bind_partial(
+                self.module, *self.args, **self.kwargs
+            )
         except (TypeError, ValueError):
             return self.kwargs
         named = dict(bound.arguments)
@@ -84,7 +86,7 @@ class Place:
         )
 
 
-_signature = lru_cache(inspect.signature)
+signature_of = lru_cache(inspect.signature)
 
 
 class Modules:

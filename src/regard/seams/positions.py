@@ -23,7 +23,7 @@ def causal_offset(mask_at: MaskAt, sizes: Sizes, device: torch.device) -> int | 
 
     The last key that a query may attend is then its own: this holds for caches with room to spare as well.
     """
-    mask = mask_at(0, sizes.keys)
+    mask = on_device(mask_at(0, sizes.keys), device)
     if mask is None or not sizes.queries:
         return None
     rows = torch.tensor([0, sizes.queries - 1], device=device)
@@ -39,6 +39,11 @@ def causal_offset(mask_at: MaskAt, sizes: Sizes, device: torch.device) -> int | 
     first, last = (sizes.keys - 1 - seen.flip(1).to(torch.uint8).argmax(1)).tolist()
     moves = last - first == sizes.queries - 1
     return first if moves and (sizes.queries > 1 or last < sizes.keys - 1) else None
+
+
+def on_device(mask: Mask | None, device: torch.device) -> Mask | None:
+    """The mask where the tensors are."""
+    return None if mask is None else mask.to(device)
 
 
 def padded_queries(mask: Mask | None, sizes: Sizes, offset: int, device: torch.device) -> Tensor | None:

@@ -6,6 +6,7 @@ Knows tensors and their conventions; where queries stand and which of them are p
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -85,6 +86,9 @@ class Watcher(Protocol):
     def depth(self) -> int:
         """How many modules of the model run now."""
 
+    def owns(self, module: Any) -> bool:
+        """Whether a module is part of the watched model."""
+
     def place(self, child: str | None = None) -> Place | None:
         """The watched module that a call made now belongs to, or its child of that name.
 
@@ -98,6 +102,12 @@ class Watcher(Protocol):
 
     def observe(self, place: Place, reading: Reading, result: Any = None) -> None:
         """Observe a call; its result shows whether it was read rightly."""
+
+    def collecting(self) -> AbstractContextManager[list[tuple[Place, Reading, Any]]]:
+        """Keep calls for later instead of observing them."""
+
+    def fits(self, place: Place, reading: Reading, result: Any) -> bool:
+        """Whether a reading gives the result of its call."""
 
     def explains(self, place: Place, reading: Reading, scores: Tensor) -> bool:
         """Whether a reading gives the weights of the scores that the model's own softmax gets."""

@@ -9,7 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -17,16 +17,14 @@ from torch import Tensor, nn
 
 from regard.attention import observe
 from regard.errors import RegardError, WatchError
-from regard.masks import Mask, recognise
 from regard.observation import Observation
 from regard.record import Call, Record
 from regard.seams import flex, huggingface, torch_calls
-from regard.seams.blockmask import FlexMask
+from regard.seams.kept import copied, on_cpu, portable
 from regard.seams.place import Modules, Place
 from regard.seams.reading import Reading, unreadable
 from regard.seams.settled import Settled, Settler
 from regard.seams.softmax import Softmax
-from regard.spec import Spec
 from regard.statistics import Choice
 
 
@@ -61,11 +59,10 @@ class Session:
         self.seen = 0
         self._muted = 0
         self._owner = threading.get_ident()
+        self._collected: list[tuple[Place, Reading, Any]] | None = None
         self._turns: Counter[tuple[str, str]] = Counter()  # calls of each layer and kind in this forward pass
         self._trusted: set[str] = set()  # layers of which a call was compared with its output
-        self._open: dict[
-            tuple[str, str, int], int
-        ] = {}  # where in the record the steps of each of them go on
+        self._open: dict[tuple[str, str, int], int] = {}  # places in the record where steps of each go on
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -107,6 +104,10 @@ class Session:
             '; model.set_attn_implementation("eager") shows its weights' if hugging else ""
         )
 
+    def owns(self, module: Any) -> bool:
+        """Whether a module is part of the watched model."""
+        return module in self.modules.names
+
     def place(self, child: str | None = None) -> Place | None:
         """The watched module that a call made now belongs to, or its child of that name."""
         # Gradient checkpointing runs forward passes once more while gradients are computed: they are no new calls.
@@ -116,9 +117,8 @@ class Session:
         place = self.modules.stack[-1]
         if child is not None:
             inner = getattr(place.module, child)
-            place = replace(
-                place, layer=self.modules.names.get(inner, f"{place.layer}.{child}"), module=inner
-            )
+            layer = self.modules.names.get(inner, f"{place.layer}.{child}")
+            place = replace(place, layer=layer, module=inner)
         return place if self.watches(place.layer) else None
 
     def through(
@@ -141,6 +141,9 @@ class Session:
 
     def observe(self, place: Place, reading: Reading, result: Any = None) -> None:
         """Observe a call; its result shows whether it was read rightly."""
+        if self._collected is not None:
+            self._collected.append((place, reading, result))
+            return
         self._noted(place)
         if not reading.query.numel() or not reading.key.numel():
             return
@@ -148,6 +151,21 @@ class Session:
             settled = self._settled(place, reading)
             self._trust(place, settled, result)
             self._add(place, settled, self._observed(settled, None))
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[tuple[Place, Reading, Any]]]:
+        """Keep calls for later instead of observing them."""
+        collected: list[tuple[Place, Reading, Any]] = []
+        before, self._collected = self._collected, collected
+        try:
+            yield collected
+        finally:
+            self._collected = before
+
+    def fits(self, place: Place, reading: Reading, result: Any) -> bool:
+        """Whether a reading gives the result of its call."""
+        with self._aside(), _exactly(reading.query), _named(place):
+            return self._settled(place, reading).fits(result)
 
     def explains(self, place: Place, reading: Reading, scores: Tensor) -> bool:
         """Whether a reading gives the weights of the scores that the model's own softmax gets."""
@@ -162,13 +180,11 @@ class Session:
                 return None
             with _exactly(reading.query), _named(place):
                 settled = self._settled(place, reading)
-                if (
-                    settled.spec["mask"] is not settled.own["mask"]
-                ):  # padded queries have an output, but no statistics
+                if settled.padded:  # padded queries have an output, but no statistics
                     return None
                 observation = self._observed(settled, settled.value)
                 self._noted(place)
-                with torch.no_grad():
+                with torch.inference_mode(False), torch.no_grad():
                     self._add(place, settled, replace(observation, output=None))
         assert observation.output is not None
         return reading.result(observation.output)
@@ -209,12 +225,16 @@ class Session:
         where, calls = self._open.get(turn), self.record.calls
         vectors: dict[str, Any] = {}
         if self.settings.vectors and settled.reading.seen == "query-key":
-            key, earlier = _copied(settled.key), None if where is None else calls[where].key
+            key, earlier = copied(settled.key), None if where is None else calls[where].key
             if settled.gone and earlier is not None:
                 key[:, :, : settled.gone] = earlier[:, :, : settled.gone]
-            vectors = {"query": _copied(settled.query), "key": key, "spec": _portable(settled)}
+            vectors = {
+                "query": copied(settled.query),
+                "key": key,
+                "spec": portable(settled.sizes, settled.spec),
+            }
         call = Call(
-            **{item.name: _on_cpu(getattr(observation, item.name)) for item in fields(observation)},
+            **{item.name: on_cpu(getattr(observation, item.name)) for item in fields(observation)},
             layer=place.layer,
             kind=settled.kind,
             seen=settled.reading.seen,
@@ -260,38 +280,3 @@ def _named(place: Place) -> Iterator[None]:
         raise
     except RegardError as error:
         raise unreadable(place, str(error)) from error
-
-
-def _on_cpu(value: Any) -> Any:
-    """A part of an observation, its tensors on the CPU and without gradients."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu()
-    if isinstance(value, dict):
-        return {name: _on_cpu(part) for name, part in value.items()}
-    if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{item.name: _on_cpu(getattr(value, item.name)) for item in fields(value)})
-    return value
-
-
-def _copied(tensor: Tensor) -> Tensor:
-    """A copy on the CPU: caches write into their keys."""
-    return tensor.detach().to("cpu", copy=True)
-
-
-def _portable(settled: Settled) -> Spec:
-    """The spec on the CPU, its mask as a value that can be saved."""
-    sizes = settled.sizes
-    spec = Spec.of(sizes, **settled.spec).to(torch.device("cpu"))
-    mask, bias, sink = spec.mask, spec.bias, spec.sink_logit
-    if mask is not None and _holds_function(mask):
-        mask = recognise(mask.dense(sizes.queries, sizes.keys, offset=spec.offset), offset=spec.offset)
-    if bias is not None and bias.parameter is not None:
-        bias = bias.with_values(bias.parameter.detach().to("cpu", copy=True))
-    return replace(spec, mask=mask, bias=bias, sink_logit=None if sink is None else sink.detach().cpu())
-
-
-def _holds_function(mask: Mask) -> bool:
-    parts = getattr(mask, "masks", None) or tuple(
-        part for part in (getattr(mask, "mask", None),) if part is not None
-    )
-    return isinstance(mask, FlexMask) or any(_holds_function(part) for part in parts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from regard.attention import weights
@@ -20,7 +20,7 @@ from regard.masks import Mask, recognise
 from regard.masks.conventions import BLOCKED
 from regard.seams.masking import Masks
 from regard.seams.place import Place
-from regard.seams.positions import causal_offset, open_ended, padded_queries, without
+from regard.seams.positions import causal_offset, on_device, open_ended, padded_queries, without
 from regard.seams.reading import Reading, unreadable
 from regard.spec import SpecArguments
 
@@ -37,6 +37,7 @@ class Settled:
         gone: keys at the start that a sliding cache has let go; they stand as zeros in `key`, out of every mask.
         own: the spec as the model has it, padded queries included.
         spec: the same with the padded queries left out.
+        padded: whether there are any.
     """
 
     query: Tensor
@@ -48,6 +49,7 @@ class Settled:
     gone: int
     own: SpecArguments
     spec: SpecArguments
+    padded: bool
     reading: Reading
 
     def far_from(self, theirs: Tensor, ours: Tensor) -> bool:
@@ -61,7 +63,9 @@ class Settled:
         if scores.numel() != sizes.batch * sizes.heads * sizes.queries * scores.shape[-1]:
             return False
         # More columns are a sink, or a cache's room to spare, which is blocked.
-        if scores.shape[-1] < keys or (self.own["sink_logit"] is None and bool((scores[..., keys:] > BLOCKED).any())):
+        if scores.shape[-1] < keys or (
+            self.own["sink_logit"] is None and bool((scores[..., keys:] > BLOCKED).any())
+        ):
             return False
         scores = scores.reshape(sizes.batch, sizes.heads, sizes.queries, -1)[:, :, self.sample, :keys]
         ours = weights(self.query, self.key, rows=self.sample, columns=slice(self.gone, None), **self.own)
@@ -123,7 +127,7 @@ class Settler:
         sizes = _sizes(place, reading)
         crosses = self._crosses(place, reading, sizes, end)
         offset, keys = self._where(reading, sizes, crosses)
-        mask = reading.mask_at(offset, keys)
+        mask = on_device(reading.mask_at(offset, keys), reading.query.device)
         bias = self._bias(reading.bias, offset, sizes.queries, keys)
         query, key, value = reading.query, reading.key[:, :, :keys], reading.value
         value = None if value is None else value[:, :, :keys]
@@ -149,7 +153,7 @@ class Settler:
         spec = SpecArguments({**own, "mask": seen})
         return Settled(
             query=query, key=key, value=value, sizes=sizes, kind="cross" if crosses else "self", offset=offset,
-            gone=gone, own=own, spec=spec, reading=reading,
+            gone=gone, padded=padded is not None, own=own, spec=spec, reading=reading,
         )  # fmt: skip
 
     def _crosses(self, place: Place, reading: Reading, sizes: Sizes, end: int | None) -> bool:
@@ -185,6 +189,13 @@ class Settler:
 def _sizes(place: Place, reading: Reading) -> Sizes:
     """Sizes of a reading, whose tensors get one type; where they do not fit, the call cannot be read."""
     parts = [part for part in (reading.query, reading.key, reading.value) if part is not None]
+    for part in parts:
+        if type(part) not in (Tensor, nn.Parameter):
+            raise unreadable(
+                place, f"its tensors are of the class {type(part).__name__}, which hides numbers"
+            )
+        if torch._C._functorch.is_functorch_wrapped_tensor(part):
+            raise unreadable(place, "it runs inside a transform of torch.func, which hides its numbers")
     exact = max((part.dtype for part in parts), key=lambda dtype: torch.finfo(dtype).bits)
     reading.query, reading.key = reading.query.to(exact), reading.key.to(exact)
     reading.value = None if reading.value is None else reading.value.to(exact)

@@ -27,17 +27,19 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
     received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
     picture = _blank(query, sizes, spec, lse, want.cell) if want.cell else None
     held = torch.where(lse == -torch.inf, torch.inf, lse).to(exact)  # an empty row weighs e^(−inf) = 0
-    broken = bool(lse.isnan().any())  # a broken row may reach the keys that it attends, no others
     shape = shape_of(sizes, spec.mask, spec.offset)
     space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
     for (q0, q1), windows in walk(spec, sizes, shape):
         part = slice(q0 - spec.offset, q1 - spec.offset)
         block = query[:, :, part].to(exact)
         for window in windows:
-            tile, allowed = scores(block, key[:, :, window.columns].to(exact), spec, window, space)
-            p = tile.sub_(held[:, :, part, None]).exp_()
-            if broken and allowed is not None:
-                p.masked_fill_(~allowed, 0.0)
+            keys = key[:, :, window.columns].to(exact)
+            tile, allowed = scores(block, keys, spec, window, space, fill=False)
+            p = tile.sub_(held[:, :, part, None])
+            if allowed is None:
+                p.exp_()
+            else:  # NaN may stand where the mask blocks, and the exponential of −inf is slow
+                p.masked_fill_(~allowed, 0.0).exp_().mul_(allowed)
             total, peak = _pool(p, window, want.cell)
             if want.received:
                 received[:, :, window.columns] += total.sum(-2)

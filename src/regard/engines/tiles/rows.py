@@ -106,9 +106,10 @@ def _lift(
     top_scores, top_keys = _top(tile, want.top, window.k0)
     m = tile.amax(-1) if top_scores is None else top_scores[..., 0]
     x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
-    torch.exp(x, out=p)
-    if allowed is not None and want.entropy:
-        x.masked_fill_(~allowed, 0.0)  # 0 · −inf is NaN
+    if allowed is None:
+        torch.exp(x, out=p)
+    else:  # 0 · −inf is NaN, and the exponential of −inf is slow
+        torch.exp(x.masked_fill_(~allowed, 0.0), out=p).mul_(allowed)
     count = None
     if want.count:
         count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
