@@ -4,10 +4,11 @@ import importlib
 import json
 
 import pytest
-import regard as rg
 import torch
 from benchmarks import common, rows
 from benchmarks.__main__ import QUESTIONS
+
+import regard as rg
 
 
 def test_stored_weights_give_the_same_statistics():
@@ -17,7 +18,9 @@ def test_stored_weights_give_the_same_statistics():
         seen = rg.observe(query, key, value, mask=rg.causal() if causal else None, statistics="rows")
         for name, expected in naive.items():
             got = getattr(seen, name)[..., 1:] if name == "previous" else getattr(seen, name)
-            torch.testing.assert_close(got, expected, atol=2e-4 if name == "spread" else 2e-5, rtol=1e-5, msg=name)
+            torch.testing.assert_close(
+                got, expected, atol=2e-4 if name == "spread" else 2e-5, rtol=1e-5, msg=name
+            )
 
 
 def test_candidates_take_turns():

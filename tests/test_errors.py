@@ -175,7 +175,8 @@ def test_every_error_is_a_regard_error_and_the_usual_python_one():
 
 def test_a_missing_package_says_how_to_get_it():
     assert require("json", extra="none") is __import__("json")
+    missing = "no_such_thing.pyplot"
     with pytest.raises(
         MissingPackageError, match=r"'no_such_thing', which is not installed: pip install \"regard\[draw\]\""
     ):
-        require("no_such_thing.pyplot", extra="draw")
+        require(missing, extra="draw")

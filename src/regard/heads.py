@@ -1,7 +1,7 @@
 """The table of heads: every statistic of every call, averaged over its valid queries.
 
-Knows how statistics are averaged; it does not know where calls come from. Of the entropy as a fraction of its bound,
-queries with one choice are left out, and a learned sink is one choice more; the received share is a mean over the batch.
+Knows how statistics are averaged; it does not know where calls come from. The entropy fraction leaves out queries with
+one choice, and a learned sink is one choice more; the received share is a mean over the batch.
 """
 
 from __future__ import annotations
