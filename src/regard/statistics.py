@@ -5,7 +5,7 @@ Knows the state and the columns; it does not know how an engine folds them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -40,6 +40,14 @@ class Statistic:
     empty: float
     meaning: str
     columns: tuple[str, ...] = ()
+
+    def explained(self, parameters: Mapping[str, int | float | bool]) -> str:
+        """The meaning, with the parameter that an observation was made with."""
+        if self.name == "local" and "local" in parameters:
+            return f"{self.meaning} Here r = {parameters['local']}."
+        if self.name == "first" and parameters.get("first", 1) > 1:
+            return f"{self.meaning} Here: to the first {parameters['first']}."
+        return self.meaning
 
 
 _LINES = (

@@ -145,7 +145,7 @@ def _print(console: Console, record: Record) -> None:
     if len(heads) > LINES:
         console.print(f"… and {len(heads) - LINES} more heads, in the report")
     for name, short in shown.items():
-        meaning = (TABLE.get(name) or SHARES[name]).meaning
+        meaning = (TABLE.get(name) or SHARES[name]).explained(record.calls[0].parameters)
         console.print(f"[dim]{short}: {meaning}[/dim]", highlight=False)
 
 

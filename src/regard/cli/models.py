@@ -96,6 +96,7 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
     transformers = require("transformers", extra="look")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
+    require("huggingface_hub", extra="look").utils.logging.set_verbosity_error()
     folder = Path(name)
     local = folder.is_dir()
     if not local and (folder.is_absolute() or str(name).startswith((".", "~"))):

@@ -26,7 +26,7 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
     found = {}
     for name in columns:
         if line := TABLE.get(name) or SHARES.get(name):
-            formula, unit, meaning = line.formula, line.unit, line.meaning
+            formula, unit, meaning = line.formula, line.unit, line.explained(parameters)
         else:
             group = name.partition(".")[2]
             formula, unit, meaning = (
@@ -34,10 +34,6 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
                 "fraction",
                 f"Share that goes to the keys named {group!r}.",
             )
-        if name == "local" and "local" in parameters:
-            meaning += f" Here r = {parameters['local']}."
-        if name == "first" and parameters.get("first", 1) > 1:
-            meaning += f" Here: to the first {parameters['first']}."
         title = _TITLES.get(name, name.replace("_", " "))
         found[name] = {"title": title, "formula": formula, "unit": unit, "meaning": meaning}
     return found
