@@ -250,14 +250,17 @@ def test_dropout_touches_the_output_alone():
 
 
 MEMORY = """
-import sys, threading, psutil, torch, regard as rg
+import sys, threading, torch, regard as rg
 torch.set_num_threads(1)
 n, how = int(sys.argv[1]), sys.argv[2]
 tensors = [torch.randn(1, 1, n, 8, requires_grad=True) for _ in range(3)]
 
+def resident():
+    return int(open('/proc/self/statm').read().split()[1]) * 4096
+
 def watch():
     while not done.wait(0.002):  # not the high-water mark of the process: importing may have been higher
-        seen.append(process.memory_info().rss)
+        seen.append(resident())
 
 def run(query, key, value):
     if how == "tiles":
@@ -269,8 +272,7 @@ def run(query, key, value):
     loss.backward()
 
 run(*(t[:, :, :256].detach().requires_grad_() for t in tensors))  # what libraries take once is no part of it
-done, process = threading.Event(), psutil.Process()
-seen = [process.memory_info().rss]
+done, seen = threading.Event(), [resident()]
 watcher = threading.Thread(target=watch)
 watcher.start()
 run(*tensors)

@@ -130,6 +130,11 @@ def test_weights_that_are_taken_apart_are_an_error_where_they_are_attention() ->
     module = LocalAttention(halves)
     with pytest.raises(WatchError, match=message), regard.watch(module):
         module(scores, value)
+    module = LocalAttention(
+        lambda s, v: torch.einsum("bhqk,bhkd->bhqd", s.softmax(-1)[..., 2:], v[..., 2:, :])
+    )
+    with pytest.raises(WatchError, match=message), regard.watch(module):
+        module(scores, value)
     plain = Own(halves)
     with pytest.raises(WatchError, match="Own ran, but no attention call was seen"), regard.watch(plain):
         plain(scores, value)

@@ -146,12 +146,11 @@ class Softmax:
             return None
         if not _is_value(value, place):
             return None
-        if weights.cut is not None and place.attends:
-            raise unreadable(
-                place, f"its weights are taken apart ({weights.cut}) before they multiply values"
-            )
+        if weights.cut is not None:
+            _refuse_parts(place, weights)
+            return None
         keys = weights.scores.shape[-1] - weights.sink
-        return (place, weights, weights.scores) if weights.cut is None and value.shape[axis] == keys else None
+        return (place, weights, weights.scores) if value.shape[axis] == keys else None
 
     def _einsum(self, place: Place, args: tuple[Any, ...]) -> tuple[Place, Weights, Tensor] | None:
         equation, *given = args
@@ -162,13 +161,18 @@ class Softmax:
         letters = inputs.split(",")
         for own, other in ((0, 1), (1, 0)):
             weights = self._of(operands[own])
-            if weights is None or weights.swapped or weights.cut or not _is_value(operands[other], place):
+            if weights is None or weights.swapped or not _is_value(operands[other], place):
                 continue
             mine, theirs = letters[own], letters[other]
+            if mine[-1] not in theirs or mine[-1] in output:
+                continue
+            if weights.cut is not None:
+                _refuse_parts(place, weights)
+                return None
             free = [letter for letter in mine[:-1] if letter not in theirs and letter in output]
             if len(free) > 1:  # one value for all heads: the axis of heads is free as well
                 free = [letter for letter in free if weights.scores.shape[mine.index(letter)] != place.heads]
-            if len(free) == 1 and mine[-1] in theirs and mine[-1] not in output:
+            if len(free) == 1:
                 return place, weights, weights.scores.movedim(mine.index(free[0]), -2)
         return None
 
@@ -212,6 +216,12 @@ def read(place: Place, scores: Tensor, sink: bool = False) -> Reading:
         sink_logit=sink_logit,
         seen="weights",
     )
+
+
+def _refuse_parts(place: Place, weights: Weights) -> None:
+    """Raise where parts of weights multiply values, in modules that say that they are attention."""
+    if place.attends:
+        raise unreadable(place, f"its weights are taken apart ({weights.cut}) before they multiply values")
 
 
 def _is_value(value: Any, place: Place) -> bool:
