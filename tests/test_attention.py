@@ -9,7 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import regard as rg
 from cases import DIMS, Case, draw_tensors, faults, found, tiles_of
-from regard import roads
+from regard import reference, roads
 from regard.observation import COLUMNS, ROWS, cells
 
 PRIMES = (2, 6, 3, 5, 11, 7, 13)  # batch, heads, kv_heads, queries, keys, dim, value_dim
@@ -114,6 +114,17 @@ def test_maps_with_cells_of_any_size(grid):
     torch.testing.assert_close(picture.total, cells_of.sum((3, 5)))
     torch.testing.assert_close(picture.peak, cells_of.amax((3, 5)))
     assert (picture(1, pool="max") == picture.peak[0, 1]).all()
+
+
+def test_a_map_of_tiles_that_begin_inside_a_cell():
+    query, key, _ = draw_tensors(1, 2, 1, 13, 61, 7, 1)
+    mask = ~rg.prefix(5)  # empty or mixed up to key 8, whole from there on
+    with tiles_of(4, 64):
+        picture = rg.observe(query, key, statistics=[], map=4, mask=mask).map
+    total, peak = reference.pooled(rg.weights(query, key, mask=mask), 16, 48)
+    assert picture.cell == 16
+    torch.testing.assert_close(picture.total, total)
+    torch.testing.assert_close(picture.peak, peak)
 
 
 # --- the edges ---------------------------------------------------------------------------------------------
@@ -321,6 +332,8 @@ def engine_calls(monkeypatch):
         (11, {"mask": rg.causal()}, False),
         (5, {"mask": rg.causal(), "align": "start"}, False),
         (1, {"mask": rg.causal()}, False),
+        (5, {"mask": rg.causal(), "align": 10}, False),  # every query sees every key
+        (5, {"mask": rg.causal(), "align": 9}, True),
         (5, {"mask": rg.causal()}, True),  # torch's is_causal means another alignment
         (11, {"mask": rg.near(3)}, True),
         (11, {"softcap": 5.0}, True),

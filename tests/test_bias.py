@@ -54,6 +54,15 @@ def test_a_score_mod_counts_queries_from_zero():
     assert torch.equal(written(bias, window(q0=2, q1=4, k0=3, k1=7)), got[:, :, 2:4, 3:7])
 
 
+def test_a_score_mod_keeps_its_count_in_a_window_of_weights():
+    query, key, _ = draw_tensors(BATCH, HEADS, HEADS, QUERIES, KEYS, 7, 7)
+    bias = ScoreMod(lambda score, b, h, q, k: score * (1 + q) - 0.1 * (q * k) + b)
+    whole = rg.weights(query, key, bias=bias)
+    torch.testing.assert_close(whole.sum(-1), torch.ones_like(whole[..., 0]))
+    for rows in (slice(2, 5), slice(1, None, 2), slice(4, 5)):
+        torch.testing.assert_close(rg.weights(query, key, rows=rows, bias=bias), whole[:, :, rows])
+
+
 @given(data=st.data(), q=st.integers(0, QUERIES - 1), k=st.integers(0, KEYS - 1))
 def test_a_tile_is_a_piece_of_the_whole(data, q, k):
     bias = as_bias(data.draw(biases(BATCH, HEADS, QUERIES, KEYS))).at(KEYS - QUERIES)

@@ -172,6 +172,22 @@ def test_empty_rows_give_no_gradient_at_all():
         assert grad.isfinite().all() and not grad[0].any() and grad[1].any()
 
 
+def test_nothing_leaks_from_values_that_a_score_mod_blocks():
+    query, key, value = leaves(*SIZES)
+    blocked = torch.tensor([0.0, -torch.inf, 0.0, 0.0, -torch.inf, 0.0, 0.0], dtype=torch.float64)
+    bias = ScoreMod(lambda score, b, h, q, k: score + blocked[k])
+    broken = value.detach().clone()
+    broken[:, :, blocked.isinf()] = torch.nan
+    results = []
+    for tensor in (value, broken.requires_grad_()):
+        with tiles_of(2, 4):
+            output = rg.attend(query, key, tensor, bias=bias)
+        results.append(torch.autograd.grad(output.square().sum(), (query, key, tensor)))
+    for clean, grad in zip(*results, strict=True):
+        assert grad.isfinite().all()
+        torch.testing.assert_close(grad, clean)
+
+
 def test_a_sink_of_minus_infinity_is_no_sink():
     query, key, value = leaves(*SIZES)
     sink = torch.full((6,), -torch.inf, dtype=torch.float64, requires_grad=True)
@@ -209,6 +225,22 @@ def test_only_what_needs_a_gradient_gets_one():
         assert not getattr(observation, name).requires_grad
     with torch.no_grad():
         assert not rg.observe(query, key, value).output.requires_grad
+
+
+def test_a_loss_on_one_result_is_that_of_this_result():
+    tensors = leaves(*SIZES)
+    for name in (*SMOOTH, "sink"):
+        with tiles_of(2, 4):
+            everything_else, alone = (
+                rg.observe(*tensors, mask=rg.causal(), sink_logit=torch.ones(6), statistics=statistics)
+                for statistics in (None, [] if name == "output" else [name])
+            )
+        grads = [
+            torch.autograd.grad(getattr(seen, name).square().sum(), tensors, materialize_grads=True)
+            for seen in (everything_else, alone)
+        ]
+        for want, got in zip(*grads, strict=True):
+            torch.testing.assert_close(got, want)
 
 
 def test_twice_is_refused_and_not_wrong():

@@ -25,8 +25,8 @@ def exact(
         return None
     if sizes.keys == 0 or sizes.queries == 0 or sizes.dim == 0:
         return None
-    last = sizes.queries == 1 and spec.offset == sizes.keys - 1  # one query at the end sees every key
-    if spec.mask is None or (isinstance(spec.mask, Causal) and last):
+    late = spec.offset >= sizes.keys - 1  # queries from the last key on see every key
+    if spec.mask is None or (isinstance(spec.mask, Causal) and late):
         return _sdpa(query, key, value, replace(spec, mask=None), sizes)
     causal = isinstance(spec.mask, Causal) and spec.offset == 0
     flex = query.device.type == "cuda" and sizes.dim == sizes.value_dim

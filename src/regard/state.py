@@ -96,19 +96,12 @@ def _merge_top(a: State, b: State) -> tuple[Tensor | None, Tensor | None]:
         return None, None
     width = max(a.top_scores.shape[-1], b.top_scores.shape[-1])
     if width == 1:
-        wins = (b.top_scores > a.top_scores) | (
-            (b.top_scores == a.top_scores) & _earlier(b.top_keys, a.top_keys)
-        )
+        wins = (b.top_scores > a.top_scores) | ((b.top_scores == a.top_scores) & (b.top_keys < a.top_keys))
         return torch.where(wins, b.top_scores, a.top_scores), torch.where(wins, b.top_keys, a.top_keys)
     scores = torch.cat([a.top_scores, b.top_scores], -1)
     keys = torch.cat([a.top_keys, b.top_keys], -1)
     scores, order = _by_score_then_key(scores, keys)
     return scores[..., :width], keys.gather(-1, order)[..., :width]
-
-
-def _earlier(keys: Tensor, others: Tensor) -> Tensor:
-    """Whether a key comes before another; −1 stands for no key and comes last."""
-    return (keys >= 0) & ((keys < others) | (others < 0))
 
 
 def _by_score_then_key(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:

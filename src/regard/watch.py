@@ -47,7 +47,8 @@ def watch(
         record.heads
 
     Whatever calls through torch or through Hugging Face's attention interface is seen, in this thread; the steps of a
-    generation are merged into one call. Statistics are of the weights before dropout. Padding counts nowhere. The
+    generation are merged into one call, whose rows are the rows of the batch (with beams, as they come). Statistics are
+    of the weights before dropout. Padding counts nowhere. What is read of a call is compared with its output. The
     model's outputs are the same bits as without watching, and on exit everything is as it was.
 
     Args:

@@ -115,3 +115,8 @@ def test_without_typer_it_says_what_to_install(tmp_path):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.startswith("regard: ")
     assert 'pip install "regard[look]"' in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_embedded_model_says_its_limit_by_name(regard):
+    status, _, err = regard("look", "--file", __file__)
+    assert status == 2 and "at most 512 tokens, which is all that Regard's embedded model takes" in err

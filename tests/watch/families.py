@@ -139,6 +139,8 @@ FAMILIES = {
         Family("OPT", "ForCausalLM", dict(
             vocab_size=VOCAB, hidden_size=24, num_hidden_layers=2, ffn_dim=29, num_attention_heads=6,
             max_position_embeddings=64, word_embed_proj_dim=24, **TOKENS), generates=True),
+        Family("XLNet", "Model", dict(vocab_size=VOCAB, d_model=24, n_layer=2, n_head=6, d_inner=29, dropout=0.0),
+               "encoder"),
         Family("Roberta", "Model", dict(_BERT, bos_token_id=1, eos_token_id=2), "encoder"),
     )
 }  # fmt: skip

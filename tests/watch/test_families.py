@@ -13,7 +13,13 @@ from regard.record import Record, load
 from watch.families import FAMILIES, LENGTH, Family, real
 from watch.truth import assert_within_budget, recorded, statistics
 
-OWN_WEIGHTS = {"Bloom", "GPTJ", "DebertaV2", "Mpt"}  # one implementation only, which makes the weights itself
+OWN_WEIGHTS = {
+    "Bloom",
+    "GPTJ",
+    "DebertaV2",
+    "Mpt",
+    "XLNet",
+}  # one implementation only, which makes the weights itself
 NO_SDPA = {"Gemma2", "GptOss"}
 CASES = [
     (name, road, padding)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -54,10 +55,12 @@ def look(
     with _progress(console, "loading the model") as bar:
         bar.add_task("loading", total=None)
         reader = models.load(embedded.folder() if model is None else model, device)
+    if model is None:
+        reader = replace(reader, name="Regard's embedded model")
     encoded = reader.encode(words)
     seen = _watch(console, reader, encoded)
     if model is None:
-        seen.info["model"] = "Regard's embedded model"
+        seen.info["model"] = reader.name
     seen.info["text"] = words[:2000]
     _print(console, seen)
     _write(report, _html(seen))

@@ -46,10 +46,13 @@ def on_device(mask: Mask | None, device: torch.device) -> Mask | None:
     return None if mask is None else mask.to(device)
 
 
-def padded_queries(mask: Mask | None, sizes: Sizes, offset: int, device: torch.device) -> Tensor | None:
+def padded_queries(
+    mask: Mask | None, sizes: Sizes, offset: int, device: torch.device, told: Tensor | None = None
+) -> Tensor | None:
     """Which queries of self-attention are padding, `(batch, queries)`; None if none is.
 
-    A token is padding if no query may attend it, itself included, while others attend themselves.
+    A token is padding if no other query may attend it, and neither may itself, while others attend themselves; or if
+    no other may attend it and it was `told`, `(batch, queries)`, that it is.
     """
     if mask is None:
         return None
@@ -57,13 +60,15 @@ def padded_queries(mask: Mask | None, sizes: Sizes, offset: int, device: torch.d
     own = torch.arange(offset, offset + sizes.queries, device=device)
     blind = ~_any_head(mask.allows(own, own, batch[..., 0], head[..., 0]), sizes.queries)
     blind &= ~blind.all(1, keepdim=True)
+    if told is not None and told.shape == (sizes.batch, sizes.queries):
+        blind = blind | told.to(device)
     columns = own[blind.any(0)]
     if not len(columns):
         return None
-    seen = torch.zeros(blind.shape[0], len(columns), dtype=torch.bool, device=device)
+    seen = torch.zeros(mask.shape[0], len(columns), dtype=torch.bool, device=device)
     for rows in own.split(max(1, CHUNK // len(columns))):
-        allowed = mask.allows(rows[:, None], columns, batch, head)
-        seen |= _any_head(allowed, len(rows), len(columns)).any(1)
+        others = mask.allows(rows[:, None], columns, batch, head) & (rows[:, None] != columns)
+        seen |= _any_head(others, len(rows), len(columns)).any(1)
     blind[:, columns - offset] &= ~seen
     return blind.expand(sizes.batch, -1) if bool(blind.any()) else None
 

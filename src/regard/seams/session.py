@@ -198,8 +198,15 @@ class Session:
             turn = (place.layer, "self", self._turns[place.layer, "self"])
             earlier = self.record.calls[self._open[turn]] if turn in self._open else None
             end = None if earlier is None else earlier.offset + earlier.sizes.queries
-            reading.settled = self.settler.settle(place, reading, end)
+            reading.settled = self.settler.settle(place, reading, end, self._padding())
         return reading.settled
+
+    def _padding(self) -> Tensor | None:
+        """Which tokens the model itself was told are padding, if it takes one text."""
+        given = self.modules.stack[0].given() if self.modules.stack else {}
+        mask = given.get("attention_mask")
+        two = any(name.startswith("decoder_") and value is not None for name, value in given.items())
+        return mask == 0 if isinstance(mask, Tensor) and mask.ndim == 2 and not two else None
 
     def _trust(self, place: Place, settled: Settled, result: Any) -> None:
         """Raise where the reading does not explain the call's result, or where nobody can tell."""

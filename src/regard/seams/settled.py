@@ -118,11 +118,14 @@ class Settler:
         """A new forward pass: nothing came before."""
         self.before = Before()
 
-    def settle(self, place: Place, reading: Reading, end: int | None) -> Settled:
+    def settle(
+        self, place: Place, reading: Reading, end: int | None = None, told: Tensor | None = None
+    ) -> Settled:
         """Make a reading ready.
 
         Args:
             end: where the queries of this module's earlier steps ended, if there were any.
+            told: which tokens the model was told are padding, `(batch, tokens)`.
         """
         sizes = _sizes(place, reading)
         crosses = self._crosses(place, reading, sizes, end)
@@ -147,7 +150,7 @@ class Settler:
             same = (self.before.batch, self.before.queries) == (sizes.batch, sizes.queries)
             padded = self.before.padded if same else None
         else:
-            padded = padded_queries(mask, sizes, offset, query.device)
+            padded = padded_queries(mask, sizes, offset, query.device, told)
             self.before = Before(sizes.batch, sizes.queries, offset, padded)
         seen = open_ended(without(mask, padded, sizes, offset, crosses), offset, keys)
         spec = SpecArguments({**own, "mask": seen})

@@ -50,7 +50,9 @@ def pull(
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         part = slice(q0 - spec.offset, q1 - spec.offset)
         block = _clean(query[:, :, part]).to(exact)
-        local = State(**{name: t[:, :, part].to(exact) for name, t in vars(grads).items() if t is not None})
+        local = State(
+            **{name: None if t is None else t[:, :, part].to(exact) for name, t in vars(grads).items()}
+        )
         for window in windows:
             columns = _clean(key[:, :, window.columns]).to(exact)
             values = None if value is None else value[:, :, window.columns].to(exact)

@@ -214,6 +214,7 @@ class _Fold(torch.autograd.Function):
         state = fold(query, key, value, spec, want)
         ctx.save_for_backward(query, key, value, parameter, state.m)
         ctx.spec, ctx.want = spec, want
+        ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
         constants = (state.m, state.count, state.top_scores, state.top_keys)
         ctx.mark_non_differentiable(*(t for t in constants if t is not None))
         return tuple(getattr(state, f.name) for f in fields(State))
