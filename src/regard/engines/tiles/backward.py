@@ -10,6 +10,7 @@ and what a reader makes of the state (output, lse, entropy, …) is plain torch,
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -50,9 +51,8 @@ def pull(
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         part = slice(q0 - spec.offset, q1 - spec.offset)
         block = _clean(query[:, :, part]).to(exact)
-        local = State(
-            **{name: None if t is None else t[:, :, part].to(exact) for name, t in vars(grads).items()}
-        )
+        parts = {name: None if t is None else t[:, :, part].to(exact) for name, t in vars(grads).items()}
+        local = State(**cast("dict[str, Tensor]", parts))
         for window in windows:
             columns = _clean(key[:, :, window.columns]).to(exact)
             values = None if value is None else value[:, :, window.columns].to(exact)
