@@ -82,7 +82,8 @@ def observe(
         statistics: None for every one of `regard.statistics.TABLE`, "rows", "columns", or names and
             `statistics.first(count)`, `statistics.local(radius)`, `statistics.group(name, keys)`.
         top: how many of the largest weights of each query to keep, with their keys.
-        map: at most this many cells a side of a picture of the weights, pooled by mean and by max.
+        map: at most this many cells a side of a picture of the weights, pooled by mean and by max
+            (for 1, two where the queries stand astride a multiple of every useful cell, as of position 0).
         engine: "auto", or the name of one, which then never falls back.
         **spec: mask, bias, scale, softcap, sink_logit, align: see `SpecArguments`.
 
@@ -203,11 +204,11 @@ def _cell(grid: int | None, sizes: Sizes, spec: Spec) -> int:
         return 0
     if grid < 1:
         raise ArgumentError(f"map must be at least 1 cell a side, got {grid}")
-    cell = 1
-    while max(cells(spec.offset, spec.offset + sizes.queries, cell), cells(0, sizes.keys, cell)) > grid:
+    start, stop = spec.offset, spec.offset + sizes.queries
+    cell, most = (
+        1,
+        2 * max(sizes.keys, sizes.queries),
+    )  # larger ones are of no use: queries astride two stay so
+    while cell <= most and max(cells(start, stop, cell), cells(0, sizes.keys, cell)) > grid:
         cell *= 2
-        if cell > 2 * max(
-            sizes.keys, sizes.queries
-        ):  # queries on both sides of position 0 fill two cells at least
-            break
     return cell

@@ -80,12 +80,12 @@ def _tile(
     spec, index = _local(spec, window, learn=sums[3] is not None)
     query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
     with torch.enable_grad():
-        tile, allowed = scores(query, key, spec, window)
+        tile, _ = scores(query, key, spec, window)
     x = tile.detach() - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
     p = x.exp()
     slope = torch.zeros_like(p) if grads.l is None else grads.l[..., None].expand_as(p).clone()
     if grads.u is not None:
-        slope += grads.u[..., None] * (1 + (x if allowed is None else x.masked_fill(~allowed, 0.0)))
+        slope += grads.u[..., None] * (1 + x)
     if grads.r is not None:
         slope += 2 * grads.r[..., None] * p
     if grads.c is not None:
@@ -94,9 +94,7 @@ def _tile(
                 slope += grads.c[..., i, None] * column.phi(window, p.device)
     if grads.o is not None and value is not None:
         slope += _through_value(p, value, grads.o, window, want, sums)
-    slope *= p
-    if allowed is not None:
-        slope.masked_fill_(~allowed, 0.0)
+    slope *= p  # NaN where a key is blocked, perhaps: `scores` lets nothing through there
     wanted = [
         t for t in (query, key, getattr(spec.bias, "values", None)) if t is not None and t.requires_grad
     ]
