@@ -205,10 +205,8 @@ def _cell(grid: int | None, sizes: Sizes, spec: Spec) -> int:
     if grid < 1:
         raise ArgumentError(f"map must be at least 1 cell a side, got {grid}")
     start, stop = spec.offset, spec.offset + sizes.queries
-    cell, most = (
-        1,
-        2 * max(sizes.keys, sizes.queries),
-    )  # larger ones are of no use: queries astride two stay so
+    most = 2 * max(sizes.keys, sizes.queries)  # in larger cells, queries astride two stay so
+    cell = 1
     while cell <= most and max(cells(start, stop, cell), cells(0, sizes.keys, cell)) > grid:
         cell *= 2
     return cell
