@@ -16,13 +16,15 @@ Written from `regard.statistics.TABLE` by `python scripts/write_docs.py`.
 w is the weight of a key for a query, q and k are absolute positions, n the number of keys that the query may attend.
 An **empty row**, a query that may attend no key, has the value named last and is left out of every mean.
 Masses (`first`, `self_mass`, `previous`, `local`, groups) are shares of everything, a learned sink included;
-`position`, `distance` and `spread` are means over tokens. The entropy counts a learned sink as one more key.
+`position`, `distance` and `spread` are means over tokens. The entropy counts a learned sink as one more key, so its
+bound is then ln(n + 1).
 
 `rg.statistics.first(count)`, `local(radius)` and `group(name, keys)` set what has a parameter; `record.heads` has
 the mean of each row statistic over the queries that may attend something, and the shares at the end of this page.
 
 Gradients: output, lse, entropy, effective_keys, sum_squares, sink and the linear statistics (distance, position,
-spread, the masses, groups) are differentiable; max_weight, argmax, allowed, received and received_max are not.
+spread, the masses, groups) are differentiable (a tensor that a
+`score_mod` captures gets no gradient from the tiles); max_weight, argmax, allowed, received and received_max are not.
 
 Precision: statistics are float32 for float32, bfloat16 and float16 inputs, float64 for float64. `spread` is the root of
 a difference of moments: in float32 a row that rests on one key alone may read up to about 0.1 instead of 0.
