@@ -7,9 +7,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 REPORT := regard-report.html
+NATIVE := native/CMakeLists.txt $(wildcard native/*.h native/*.cpp)
+TESTS  := test,dev
+BUILT  := src/regard/engines/native/_native.so
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types browser embedded bench clean
+.PHONY: help demo test lint types browser cross embedded bench proof sanitize clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -19,7 +22,7 @@ demo: $(VENV)/.look ## set up, look at the embedded model, say where the report 
 	@test -s $(REPORT)
 	@echo "The report: file://$(CURDIR)/$(REPORT)"
 
-test: $(VENV)/.test lint types browser ## set up, then everything that CI runs
+test: $(VENV)/.test lint types browser cross ## set up, then everything that CI runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --durations 15
 
 lint: $(VENV)/.test ## style and format
@@ -34,6 +37,12 @@ embedded: $(VENV)/.look ## train the embedded model again
 
 bench: $(VENV)/.test ## measure again, into benchmarks/
 	$(BIN)/python -m benchmarks
+
+proof: $(VENV)/.test ## thousands of drawn calls, gradients and laws of every engine, against float64
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) tests/engines/proof_cases.py tests/engines/proof_gradients.py tests/engines/proof_laws.py
+
+sanitize: ## the C++ code under the sanitizers for addresses and undefined behaviour, then under valgrind
+	scripts/sanitize.sh
 
 clean: ## remove what was built, measured in caches, or reported; .venv stays
 	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis $(REPORT)
@@ -58,20 +67,40 @@ $(VENV)/.torch: $(VENV)/.made constraints.txt
 	$(PIP) torch
 	@touch $@
 
-$(VENV)/.look: $(VENV)/.torch pyproject.toml
-	$(PIP) --editable '.[look]'
+$(VENV)/.tools: $(VENV)/.made constraints.txt
+	$(PIP) scikit-build-core cmake ninja
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.torch pyproject.toml
-	$(PIP) --editable '.[test,dev]'
+# Builds the native engine where it can. An older library must not stand in for one that does not build, and a compiler
+# that was looked for in vain must be looked for again.
+define install
+	rm -f $(BUILT) native/CMakeCache.txt
+	$(PIP) --no-build-isolation --editable '.[$(1)]'
+	@test -e $(BUILT) || echo "The native engine was not built: it needs a C++ compiler with OpenMP." \
+	  "Attention runs on the slower tiles engine. REGARD_NATIVE=1 make $(MAKECMDGOALS) shows what is wrong."
 	@touch $@
+endef
 
-# Without a browser its tests are skipped and say so; where CI is set they fail (tests/conftest.py).
+$(VENV)/.look: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(NATIVE)
+	$(call install,look)
+
+$(VENV)/.test: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(NATIVE)
+	$(call install,$(TESTS))
+
+# Without these programs their tests are skipped and say so; where CI is set, browser tests fail (tests/conftest.py).
 browser:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do \
 	   command -v $$name >/dev/null && exit 0; done; \
-	 if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	   echo "Installing chromium for the browser tests."; \
-	   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium \
-	     >/dev/null || echo "chromium could not be installed"; \
-	 else echo "No chromium or chrome found: the browser tests cannot run."; fi
+	 $(call fetch,chromium,browser)
+
+cross:
+	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \
+	 $(call fetch,g++-aarch64-linux-gnu qemu-user,aarch64)
+
+define fetch
+if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	   echo "Installing $(1) for the $(2) tests."; \
+	   apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(1) \
+	     >/dev/null || echo "$(1) could not be installed"; \
+	 else echo "Not found: $(1). The $(2) tests cannot run."; fi
+endef

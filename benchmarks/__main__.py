@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 
-QUESTIONS = ("imports", "rows", "columns", "memory", "gpt2", "long")
+QUESTIONS = (
+    "imports", "rows", "columns", "backward", "bfloat16", "avx2", "sparse", "decode", "scaling", "memory",
+    "gpt2", "long",
+)  # fmt: skip
 
 
 def main() -> None:

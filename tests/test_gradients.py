@@ -5,11 +5,9 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import regard as rg
-from cases import TILINGS, Case, cases, draw_tensors, tiles_of
+from cases import Case, draw_tensors, tiles_of
 from regard import reference
 from regard.bias import Dense, ScoreMod
 from regard.statistics import Wanted
@@ -120,45 +118,6 @@ def test_attend_on_any_road(mask, align):
     for value_dim in (3, 2):
         tensors = leaves(2, 6, 3, 5, 5, 3, value_dim)
         assert gradcheck(lambda *t: rg.attend(*t, mask=mask, align=align), tensors)
-
-
-@settings(max_examples=60)
-@given(cases(), st.sampled_from(TILINGS[2:]))
-def test_any_call_against_a_dense_softmax(case: Case, tiling):
-    """Through the same definition with everything stored, on sizes that cross tiles; no NaN in empty rows."""
-    tensors = [t.clone().requires_grad_() for t in (case.query, case.key, case.value)]
-    case = Case(*tensors, case.keywords)
-    names = ("output", "entropy", "sum_squares", "distance", "position", "first", "sink")
-    with tiles_of(*tiling):
-        got = case.observe(statistics=[*names[1:], "lse"])
-        factors = {name: torch.randn_like(getattr(got, name)) for name in names}
-        loss = sum((factors[name] * getattr(got, name)).sum() for name in names)
-        grads = torch.autograd.grad(loss + got.lse.where(got.valid(), 0).sum(), tensors)
-    scores = reference.scores(case.query, case.key, case.spec)
-    keys = case.key.shape[2]
-    valid = (scores[..., :keys] > -torch.inf).any(-1)
-    masked = torch.where(valid[..., None], scores, 0.0)  # rows that are thrown away below
-    joint = torch.where(valid[..., None], masked.softmax(-1), 0.0)
-    w = joint[..., :keys]
-    tokens = torch.where(valid[..., None], w / w.sum(-1, keepdim=True).where(valid[..., None], 1.0), 0.0)
-    q = (torch.arange(case.query.shape[2]) + case.spec.offset).double()[:, None]
-    k = torch.arange(keys).double()
-    log = torch.where(joint > 0, joint, 1.0).log()
-    value = case.value.repeat_interleave(case.query.shape[1] // case.key.shape[1], 1)
-    want = {
-        "output": w @ value,
-        "entropy": -(joint * log).sum(-1),
-        "sum_squares": joint.square().sum(-1),
-        "distance": (tokens * (q - k).abs()).sum(-1),
-        "position": (tokens * k).sum(-1),
-        "first": w[..., 0],
-        "sink": joint[..., keys:].sum(-1),
-    }
-    loss = sum((factors[name] * tensor).sum() for name, tensor in want.items())
-    lse = torch.where(valid, masked.logsumexp(-1), 0.0)
-    for got_grad, grad in zip(grads, torch.autograd.grad(loss + lse.sum(), tensors), strict=True):
-        assert got_grad.isfinite().all()
-        torch.testing.assert_close(got_grad, grad, rtol=1e-8, atol=1e-8)
 
 
 def test_empty_rows_give_no_gradient_at_all():

@@ -96,7 +96,7 @@ def test_columns_that_no_query_attends_are_empty():
 @given(cases(), st.sets(st.sampled_from([*TABLE])), st.integers(0, 3))
 def test_what_is_asked_for_does_not_change_what_it_is(case: Case, names, top):
     everything = case.observe()
-    some = rg.observe(case.query, case.key, case.value, statistics=sorted(names), top=top, **case.keywords)
+    some = case.observe(statistics=[case.choices[name] for name in sorted(names)], top=top)
     assert {name for name in TABLE if getattr(some, name) is not None} == names
     assert (some.top is not None) == (top > 0) and some.map is None and some.groups == {}
     for name in names - {"argmax"}:

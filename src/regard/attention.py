@@ -14,9 +14,9 @@ from torch import Tensor
 
 from regard import roads
 from regard.axes import Sizes, sizes_of, statistics_dtype
-from regard.engines import choose
 from regard.errors import ArgumentError
 from regard.observation import Observation, Top, cells
+from regard.operators import choose
 from regard.spec import Spec, SpecArguments
 from regard.state import State, merge, sink_state
 from regard.statistics import Choice, Wanted, read, wanted, weight

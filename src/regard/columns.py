@@ -24,16 +24,21 @@ class Column:
         name: its place in the state; two columns of one name are the same column.
         phi: the tile of φ, broadcasting to `(batch, heads, q, k)`.
         touches: False where φ is 0 on a whole window, so that the tile costs nothing.
-        power: 1, 2: φ is that power of the key's position, which an engine may take from its own sums of positions;
-            0: no such short cut. `distance` is |q − k|, which away from the diagonal is one too.
         shape: of the content it is bound to, `(keys,)` or `(batch, keys)`; None where it holds everywhere.
+        kind: "position", "square", "distance", "first", "band" or "group" for those of this module, which engines
+            that cannot call `phi` know by their numbers: `count` of first, `low` and `high` of a band, `members` of
+            a group; "" for any other.
     """
 
     name: str
     phi: Callable[[Window, torch.device], Tensor]
     touches: Callable[[Window], bool] = lambda window: True
-    power: int = 0
     shape: tuple[int, ...] | None = None
+    kind: str = ""
+    count: int = 0
+    low: int = 0
+    high: int = 0
+    members: Tensor | None = None
 
     def check(self, sizes: Sizes) -> None:
         """Raise ShapeError where the column's content does not fit a call of these sizes."""
@@ -44,14 +49,14 @@ class Column:
             )
 
 
-POSITION = Column("position", lambda w, d: w.k(d), power=1)
-SQUARE = Column("square", lambda w, d: w.k(d) ** 2, power=2)
-DISTANCE = Column("distance", lambda w, d: (w.q(d) - w.k(d)).abs())
+POSITION = Column("position", lambda w, d: w.k(d), kind="position")
+SQUARE = Column("square", lambda w, d: w.k(d) ** 2, kind="square")
+DISTANCE = Column("distance", lambda w, d: (w.q(d) - w.k(d)).abs(), kind="distance")
 
 
 def first(count: int) -> Column:
     """1 on the first `count` keys."""
-    return Column("first", lambda w, d: w.k(d) < count, lambda w: w.k0 < count)
+    return Column("first", lambda w, d: w.k(d) < count, lambda w: w.k0 < count, kind="first", count=count)
 
 
 def band(name: str, low: int, high: int) -> Column:
@@ -61,7 +66,8 @@ def band(name: str, low: int, high: int) -> Column:
         step = w.k(device) - w.q(device)
         return (low <= step) & (step <= high)
 
-    return Column(name, phi, lambda w: w.k0 - w.q1 < high and w.k1 - w.q0 > low)
+    touches = lambda w: w.k0 - w.q1 < high and w.k1 - w.q0 > low  # noqa: E731
+    return Column(name, phi, touches, kind="band", low=low, high=high)
 
 
 def group(name: str, members: Tensor) -> Column:
@@ -71,4 +77,4 @@ def group(name: str, members: Tensor) -> Column:
         part = members[..., w.columns].to(device)
         return part if part.ndim == 1 else part[:, None, None, :]
 
-    return Column(f"group:{name}", phi, shape=tuple(members.shape))
+    return Column(f"group:{name}", phi, shape=tuple(members.shape), kind="group", members=members)

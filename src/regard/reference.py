@@ -40,7 +40,7 @@ def weights(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.f
     """Softmax of the scores; 0 in a row that may attend no key, whatever its sink."""
     s, keys = scores(query, key, spec, dtype), key.shape[2]
     there = (s[..., :keys] != -torch.inf).any(-1, keepdim=True)
-    return torch.where(there, torch.softmax(s, -1), 0.0)
+    return torch.where(there, torch.softmax(torch.where(there, s, 0.0), -1), 0.0)
 
 
 def observe(
@@ -54,7 +54,7 @@ def observe(
     groups: Mapping[str, Tensor] | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> dict[str, Tensor]:
-    """Output and every statistic by its textbook formula, by the names of `regard.statistics.TABLE`.
+    """Output and every statistic by its textbook formula, by the names of `regard.statistics.TABLE`; differentiable.
 
     `dtype` other than float64 gives the naive computation, whose error is the measure of an engine's.
     """
@@ -66,14 +66,12 @@ def observe(
     q = torch.arange(spec.offset, spec.offset + sizes.queries).to(dtype).unsqueeze(1)
     k = torch.arange(sizes.keys).to(dtype)
     terms = w.unsqueeze(-1) * repeat_heads(value.to(dtype), sizes.group).unsqueeze(2)
-    plain = torch.special.xlogy(joint, joint).sum(-1)
-    tokens = torch.where(
-        there.unsqueeze(-1), w / w.sum(-1, keepdim=True), 0.0
-    )  # without a learned sink's share
+    plain = (joint * torch.where(joint > 0, joint, 1.0).log()).sum(-1)
+    tokens = w / torch.where(there, w.sum(-1), 1.0).unsqueeze(-1)  # without a learned sink's share
     mean = (tokens * k).sum(-1)
     table = {
         "output": torch.where(allowed.unsqueeze(-1), terms, 0.0).sum(-2),
-        "lse": torch.where(there, s.logsumexp(-1), -torch.inf),
+        "lse": torch.where(there, torch.where(there.unsqueeze(-1), s, 0.0).logsumexp(-1), -torch.inf),
         "entropy": -plain,
         "max_weight": w.amax(-1) if sizes.keys else sink,
         "argmax": torch.where(there, w.argmax(-1), -1) if sizes.keys else torch.full_like(sink, -1).long(),
@@ -100,13 +98,11 @@ def observe(
 def pooled(w: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:
     """Sum and largest of the weights `(batch, heads, queries, keys)` in each cell of the absolute grid."""
     queries, keys = w.shape[-2:]
-    rows = (torch.arange(offset, offset + queries) // cell) - offset // cell
+    rows = torch.arange(offset, offset + queries) // cell - offset // cell
     columns = torch.arange(keys) // cell
-    total = w.new_zeros((*w.shape[:2], int(rows.max()) + 1, int(columns.max()) + 1))
-    peak = total.clone()
-    for i in range(queries):
-        for j in range(keys):
-            place = (..., int(rows[i]), int(columns[j]))
-            total[place] += w[..., i, j]
-            peak[place] = torch.maximum(peak[place], w[..., i, j])
-    return total, peak
+    grid = [int(place[-1]) + 1 if len(place) else 0 for place in (rows, columns)]
+    place = (rows[:, None] * grid[1] + columns).flatten().expand(*w.shape[:2], -1)
+    blank = w.new_zeros(*w.shape[:2], grid[0] * grid[1])
+    total = blank.scatter_add(2, place, w.flatten(2))
+    peak = blank.scatter_reduce(2, place, w.flatten(2), "amax")
+    return total.unflatten(2, grid), peak.unflatten(2, grid)

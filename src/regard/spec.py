@@ -80,7 +80,7 @@ class Spec:
             raise ArgumentError(f"softcap must be positive, got {softcap}")
         offset = sizes.keys - sizes.queries if align == "end" else 0 if align == "start" else int(align)
         mask, bias = as_mask(mask), as_bias(bias)
-        if mask is not None:
+        if mask is not None and not torch.compiler.is_compiling():  # in a graph it is checked when that runs
             mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)
         if bias is not None:
             bias = bias.at(offset)

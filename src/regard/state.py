@@ -59,9 +59,12 @@ class State:
         return torch.where(self.l == 0, torch.ones_like(self.l), self.l)
 
 
+SUMS = tuple(field.name for field in fields(State))
+
+
 def identity(like: State) -> State:
     """The state of no key at all, in the shape of another state: merging it changes nothing."""
-    blank = {f.name: torch.zeros_like(t) for f in fields(State) if (t := getattr(like, f.name)) is not None}
+    blank = {name: torch.zeros_like(t) for name in SUMS if (t := getattr(like, name)) is not None}
     blank["m"] = torch.full_like(like.m, -torch.inf)
     if like.top_scores is not None:
         blank["top_scores"] = torch.full_like(like.top_scores, -torch.inf)

@@ -4,7 +4,10 @@ from house import guards
 
 PYPROJECT = guards.ROOT / "pyproject.toml"
 LOCAL = {"regard", "house", "conftest", "benchmarks", "lessons", "scripts"}
-RUN_NOT_IMPORTED = {"ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist", "scikit-build-core"}
+RUN_NOT_IMPORTED = {
+    *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist"),
+    *("scikit-build-core", "cmake", "ninja"),
+}
 
 
 def outside() -> list:

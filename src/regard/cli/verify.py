@@ -1,12 +1,15 @@
-"""`regard verify`: every engine of this machine against the float64 definition, on random inputs, within a budget.
+"""`regard verify`: every engine of this machine against the float64 definition, with an error budget.
 
-The budget of a statistic is twice the error of the naive computation in the same precision, plus rounding.
+The budget of each statistic is twice the error of the naive computation in the same precision, plus rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Annotated, Any
 
 import torch
@@ -18,18 +21,24 @@ from torch import Tensor
 import regard
 from regard import reference
 from regard.axes import sizes_of, statistics_dtype
+from regard.bias import Bias
 from regard.engines import ENGINES
+from regard.engines.native.library import ENVIRONMENT
 from regard.errors import RegardError
 from regard.spec import Spec
+from regard.statistics import wanted
 
 ROUNDING = 16  # units in the last place of the largest value
-ORDER = ("engine", "case", "statistic", "error", "budget", "")
+GRID, TOP = 13, 3  # cells a side of the map, strongest keys
+SLOPES = ("output", "lse", "entropy", "sum_squares", "distance", "local", "self_mass")  # what is pulled on
+ORDER = ("engine", "precision", "case", "statistic", "error", "budget", "")
 DTYPES = {
     "float64": torch.float64,
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+Numbers = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,7 @@ class Error:
     """The largest error of one statistic in one case, and what it may be."""
 
     engine: str
+    precision: str
     case: str
     statistic: str
     error: float
@@ -48,6 +58,38 @@ class Error:
         return self.error <= self.budget
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """What an engine does not take here, and why."""
+
+    engine: str
+    precision: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """Inputs in one precision, the keywords of their spec, and the factors of a loss."""
+
+    tensors: tuple[Tensor, Tensor, Tensor]
+    arguments: dict[str, Any]
+    factors: Numbers
+
+    @property
+    def spec(self) -> Spec:
+        """The keywords as a spec."""
+        return Spec.of(sizes_of(*self.tensors), **self.arguments)
+
+    def pulled(self, results: Numbers, leaves: Iterable[Tensor]) -> Numbers:
+        """Gradients of Σ factor · result with respect to query, key and value."""
+        loss = torch.zeros((), dtype=torch.float64)
+        for name in SLOPES:
+            result = results[name].double().cpu()
+            loss = loss + (self.factors[name] * result.where(result.isfinite(), 0.0)).sum()
+        slopes = torch.autograd.grad(loss, list(leaves))
+        return dict(zip(("d query", "d key", "d value"), slopes, strict=True))
+
+
 def verify(
     seed: Annotated[int, typer.Option(help="Seed of the random inputs.")] = 0,
     device: Annotated[str, typer.Option(help="Where to run: cpu, cuda, mps …")] = "cpu",
@@ -55,14 +97,27 @@ def verify(
 ) -> None:
     """Check every engine of this machine against the float64 definition."""
     console = Console()
-    errors = list(measure(seed, device))
+    lines = list(measure(seed, device))
+    errors = [line for line in lines if isinstance(line, Error)]
     table = Table(title=f"errors against float64 (torch {torch.__version__}, {device})", header_style="bold")
     for name in ORDER:
         table.add_column(name, justify="right" if name in ("error", "budget") else "left")
     for line in errors if full else _worst(errors):
         mark = "ok" if line.within else "[red]too large[/red]"
-        table.add_row(line.engine, line.case, line.statistic, f"{line.error:.1e}", f"{line.budget:.1e}", mark)
+        table.add_row(
+            line.engine,
+            line.precision,
+            line.case,
+            line.statistic,
+            f"{line.error:.1e}",
+            f"{line.budget:.1e}",
+            mark,
+        )
     console.print(table)
+    for (engine, reason), precisions in _refused(lines).items():
+        console.print(
+            f"not checked: {engine} in {', '.join(precisions)}: {reason}", markup=False, soft_wrap=True
+        )
     wrong = [line for line in errors if not line.within]
     console.print(
         f"{len(errors)} comparisons, {len(wrong)} beyond their budget"
@@ -72,95 +127,194 @@ def verify(
         raise typer.Exit(1)
 
 
-def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error]:
-    """The errors of every engine in every case and precision."""
+def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
+    """The errors of every engine and build in every case and precision, and what they do not take."""
     generator = torch.Generator().manual_seed(seed)
-    for case, arguments in _cases(generator).items():
-        drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in _SHAPES]
-        for name, dtype in DTYPES.items():
+    for case, (shapes, arguments) in _cases(generator).items():
+        drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+        rows = (*shapes[0][:3],)
+        factors = {name: torch.randn(rows, generator=generator, dtype=torch.float64) for name in SLOPES}
+        factors["output"] = (
+            torch.randn((*rows, shapes[2][3]), generator=generator).to(torch.bfloat16).double()
+        )
+        for precision, dtype in DTYPES.items():
             query, key, value = (t.to(dtype) for t in drawn)
-            spec = Spec.of(sizes_of(query, key, value), **arguments)
-            truth = reference.observe(query, key, value, spec)
-            naive = reference.observe(query, key, value, spec, dtype=statistics_dtype(dtype))
-            for engine in ENGINES:
-                seen = _observe(engine.name, query, key, value, arguments, device)
-                picked = seen.pop("argmax").clamp(min=0).unsqueeze(-1)  # equal scores may round either way
-                seen["argmax"] = reference.weights(query, key, spec).gather(-1, picked).squeeze(-1)
-                for statistic, value64 in (truth | {"argmax": truth["max_weight"]}).items():
-                    yield _error(
-                        engine.name, f"{case}, {name}", statistic, seen[statistic], value64, naive, dtype
-                    )
+            yield from _compare(case, precision, Call((query, key, value), arguments, factors), device)
+
+
+def _compare(case: str, precision: str, call: Call, device: str) -> Iterator[Error | Refusal]:
+    dtype = call.tensors[0].dtype
+    tables: list[Numbers] | None = None
+    for engine, build in _runners():
+        label = f"{engine.name} {build}".strip()
+        with _using(build):
+            reason = _refusal(engine, call, device)
+            if reason is not None:
+                yield Refusal(label, precision, reason)
+                continue
+            seen, cell = _observe(engine.name, call, device)
+        tables = tables or [_dense(call, exact, cell) for exact in (torch.float64, statistics_dtype(dtype))]
+        truth, naive = tables
+        for statistic, named in (("argmax", 1), ("top keys", TOP)):  # equal scores may come in either order
+            picked = seen[statistic].view(*seen["lse"].shape, named)
+            weights = reference.weights(*call.tensors[:2], call.spec)
+            seen[statistic] = torch.where(picked < 0, 0.0, weights.gather(-1, picked.clamp(min=0)))
+        for statistic, value in truth.items():
+            yield _error(label, precision, case, statistic, seen[statistic], value, naive[statistic], dtype)
+
+
+def _runners() -> Iterator[tuple[ModuleType, str]]:
+    """Every engine, with each of its builds that this processor runs; without any, alone: it will say why."""
+    for engine in ENGINES:
+        builds = engine.builds() if hasattr(engine, "builds") else {}
+        for build in [name for name, (_, runs) in builds.items() if runs] or [""]:
+            yield engine, build
+
+
+@contextmanager
+def _using(build: str) -> Iterator[None]:
+    """The environment names this build, and then what it named before."""
+    before = os.environ.get(ENVIRONMENT)
+    os.environ[ENVIRONMENT] = build
+    try:
+        yield
+    finally:
+        os.environ.pop(ENVIRONMENT)
+        if before is not None:
+            os.environ[ENVIRONMENT] = before
+
+
+def _refused(lines: Iterable[Error | Refusal]) -> dict[tuple[str, str], dict[str, None]]:
+    """The precisions that an engine refuses for one reason, by engine and reason."""
+    told: dict[tuple[str, str], dict[str, None]] = {}
+    for line in lines:
+        if isinstance(line, Refusal):
+            told.setdefault((line.engine, line.reason), {})[line.precision] = None
+    return told
 
 
 def _worst(errors: list[Error]) -> list[Error]:
-    """The line of each case that comes closest to its budget, or passes it the most."""
+    """The line of each engine and precision that comes closest to its budget, or passes it the most."""
     worst: dict[tuple[str, str], Error] = {}
     for line in errors:
-        held = worst.setdefault((line.engine, line.case), line)
+        held = worst.setdefault((line.engine, line.precision), line)
         if not line.error * held.budget <= held.error * line.budget:
-            worst[line.engine, line.case] = line
-    return list(worst.values())
+            worst[line.engine, line.precision] = line
+    return sorted(worst.values(), key=lambda line: line.engine)
 
 
-_SHAPES = ((2, 6, 151, 31), (2, 3, 197, 31), (2, 3, 197, 37))
+Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+_MANY: Shapes = ((2, 4, 127, 32), (2, 2, 149, 32), (2, 2, 149, 37))
+_FEW: Shapes = ((1, 4, 2, 31), (1, 2, 2099, 31), (1, 2, 2099, 5))
 
 
-def _cases(generator: torch.Generator) -> dict[str, dict[str, Any]]:
+def _cases(generator: torch.Generator) -> dict[str, tuple[Shapes, dict[str, Any]]]:
     rg = regard
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+    holes = draw(1, 4, 127, 149)
     return {
-        "all keys": {},
-        "causal": {"mask": rg.causal()},
-        "window and padding": {"mask": rg.near(23) & rg.padding(torch.tensor([197, 89]))},
-        "documents": {"mask": rg.documents(torch.arange(197) // 67) & rg.causal()},
-        "softcap, sink, alibi": {
-            "mask": rg.causal(),
-            "softcap": 5.0,
-            "sink_logit": torch.randn(6, generator=generator, dtype=torch.float64),
-            "bias": rg.alibi(torch.rand(6, generator=generator, dtype=torch.float64)),
-        },
+        "all keys": (_MANY, {}),
+        "causal": (_MANY, {"mask": rg.causal()}),
+        "window and padding": (_MANY, {"mask": rg.near(23) & rg.padding(torch.tensor([149, 89]))}),
+        "documents": (_MANY, {"mask": rg.documents(torch.arange(149) // 53) & rg.causal()}),
+        "strided and window": (_MANY, {"mask": rg.causal() & (rg.strided(8) | rg.near(13))}),
+        "softcap, sink, alibi": (
+            _MANY,
+            {
+                "mask": rg.causal(),
+                "softcap": 5.0,
+                "sink_logit": draw(4),
+                "bias": rg.alibi(torch.rand(4, generator=generator, dtype=torch.float64)),
+            },
+        ),
+        "relative bias": (_MANY, {"bias": rg.relative(draw(4, 31)), "align": "start"}),
+        "dense bias with −inf": (_MANY, {"bias": holes.masked_fill(holes > 0.5, -torch.inf)}),
+        "few queries": (_FEW, {"mask": rg.causal()}),
     }
 
 
-def _observe(
-    engine: str, query: Tensor, key: Tensor, value: Tensor, arguments: dict[str, Any], device: str
-) -> dict[str, Tensor]:
+def _refusal(engine: ModuleType, call: Call, device: str) -> str | None:
+    """Why an engine will not take a call on this device; None: it will."""
+    moved = _moved(call, device)
+    return engine.refuses(*moved.tensors, moved.spec, wanted(top=TOP, cell=1))
+
+
+def _moved(call: Call, device: str) -> Call:
+    def move(item: Any) -> Any:
+        if isinstance(item, Bias) and item.parameter is not None:
+            return item.with_values(item.parameter.to(device))
+        return item.to(device) if isinstance(item, Tensor) else item
+
     try:
-        query, key, value = (t.to(device) for t in (query, key, value))
-        moved: dict[str, Any] = {
-            n: a.to(device) if isinstance(a, Tensor) else a for n, a in arguments.items()
-        }
+        query, key, value = (t.to(device) for t in call.tensors)
+        arguments = {name: move(item) for name, item in call.arguments.items()}
     except (RuntimeError, AssertionError) as error:
         raise RegardError(f"the device must be one that torch has here, got {device!r}: {error}") from error
-    seen = regard.observe(query, key, value, engine=engine, **moved)
-    return {name: getattr(seen, name).cpu() for name in ("output", *regard.statistics.TABLE)}
+    return Call((query, key, value), arguments, call.factors)
+
+
+def _observe(engine: str, call: Call, device: str) -> tuple[Numbers, int]:
+    """What an engine finds, its gradients, and how many tokens a cell of its map has."""
+    moved = _moved(call, device)
+    leaves = [t.detach().requires_grad_() for t in moved.tensors]
+    found = regard.observe(*leaves, engine=engine, map=GRID, top=TOP, **moved.arguments)
+    assert found.map is not None and found.top is not None
+    rows = {name: getattr(found, name) for name in ("output", *regard.statistics.TABLE)}
+    rows |= moved.pulled(rows, leaves)
+    rows |= {
+        "map": found.map.total,
+        "map peak": found.map.peak,
+        "top": found.top.weights,
+        "top keys": found.top.keys,
+    }
+    return {name: tensor.detach().cpu() for name, tensor in rows.items()}, found.map.cell
+
+
+def _dense(call: Call, dtype: torch.dtype, cell: int) -> Numbers:
+    """The same by the definition in this precision, with everything stored; keys are told by their weights."""
+    query, key, value = (t.to(dtype).detach().requires_grad_() for t in call.tensors)
+    rows = reference.observe(query, key, value, call.spec, dtype=dtype)
+    rows |= call.pulled(rows, (query, key, value))
+    weights = reference.weights(query, key, call.spec, dtype)[..., : key.shape[2]]
+    rows["map"], rows["map peak"] = reference.pooled(weights, cell, call.spec.offset)
+    rows["top"] = rows["top keys"] = weights.topk(TOP).values
+    rows["argmax"] = rows["max_weight"].unsqueeze(-1)
+    return {name: tensor.detach() for name, tensor in rows.items()}
 
 
 def _error(
     engine: str,
+    precision: str,
     case: str,
     statistic: str,
     seen: Tensor,
     truth: Tensor,
-    naive: dict[str, Tensor],
+    naive: Tensor,
     dtype: torch.dtype,
 ) -> Error:
-    plain = naive["max_weight" if statistic == "argmax" else statistic]
+    size = float(truth.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
     if statistic == "spread":  # the root of a difference of moments: rounding enters under the root
-        seen, truth, plain = seen.double().square(), truth.square(), plain.double().square()
-        rounding = _rounding(torch.tensor(float(_SHAPES[1][2] ** 2)), dtype, statistic)
-    else:
-        rounding = _rounding(truth, dtype, statistic)
-    return Error(engine, case, statistic, _gap(seen, truth), 2 * _gap(plain, truth) + rounding)
+        seen, truth, naive = seen.double().square(), truth.square(), naive.double().square()
+        size = float(_FEW[1][2] ** 2 if case == "few queries" else _MANY[1][2] ** 2)
+    rounding = ROUNDING * torch.finfo(statistics_dtype(dtype)).eps
+    if dtype == torch.float64:  # the naive computation is the truth itself: rounding is all there is
+        rounding *= 16
+    if statistic == "output" or statistic.startswith("d "):  # they have the inputs' precision
+        rounding += torch.finfo(dtype).eps
+    return Error(
+        engine,
+        precision,
+        case,
+        statistic,
+        _gap(seen, truth),
+        2 * _gap(naive, truth) + rounding * max(1.0, size),
+    )
 
 
 def _gap(seen: Tensor, truth: Tensor) -> float:
     """Largest difference; infinities must agree, and a NaN is infinitely wrong."""
     seen, truth = seen.double(), truth.double()
     return float(torch.where(seen == truth, 0.0, (seen - truth).abs()).nan_to_num(torch.inf).max())
-
-
-def _rounding(truth: Tensor, dtype: torch.dtype, statistic: str) -> float:
-    """What rounding alone may do: statistics are float32 or float64, the output has the inputs' precision."""
-    kind = dtype if statistic == "output" else statistics_dtype(dtype)
-    size = float(truth.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    return ROUNDING * torch.finfo(kind).eps * max(1.0, size)

@@ -11,12 +11,12 @@ from types import ModuleType
 
 from torch import Tensor
 
-from regard.engines import tiles
+from regard.engines import native, tiles, triton
 from regard.errors import EngineError
 from regard.spec import Spec
 from regard.statistics import Wanted
 
-ENGINES: tuple[ModuleType, ...] = (tiles,)  # in the order in which "auto" asks them
+ENGINES: tuple[ModuleType, ...] = (native, triton, tiles)  # in the order in which "auto" asks them
 
 
 def choose(

@@ -155,6 +155,15 @@ class Mask(ABC):
                 object.__setattr__(changed, name, change(value))
         return changed
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Built while torch.compile traced, a mask could not read its content: it does when first asked.
+            if name not in {field.name for field in fields(self) if not field.init}:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.__post_init__()
+            return self.__dict__[name]
+
     def _content(self) -> dict[str, Any]:
         """The values that the mask was built from, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.init}

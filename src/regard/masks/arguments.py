@@ -48,9 +48,14 @@ def count_per_row(name: str, value: Any) -> int | Tensor:
         return whole(name, tensor, 0)
     if tensor.ndim != 1 or tensor.numel() == 0:
         raise MaskError(f"{name} must be an int or have shape (batch,), got shape {tuple(tensor.shape)}")
-    if int(tensor.min()) < 0:
+    if not traced(tensor) and int(tensor.min()) < 0:
         raise ArgumentError(f"{name} must be at least 0, got {int(tensor.min())}")
     return tensor
+
+
+def traced(*content: Any) -> bool:
+    """Whether content cannot be read, as torch.compile is tracing: a mask of it is read when the graph runs."""
+    return torch.compiler.is_compiling() and any(isinstance(part, Tensor) for part in content)
 
 
 def shown(value: int | Tensor) -> str:

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from regard.errors import MaskError
 from regard.masks.algebra import Index, Mask
-from regard.masks.arguments import whole
+from regard.masks.arguments import traced, whole
 from regard.masks.tile import ALL, NONE, SOME, Tile
 
 CELL = 64
@@ -42,6 +42,8 @@ class Dense(Mask):
         if self.bits.shape[3] != width or self.bits.shape[2] < 2 or 0 in self.bits.shape:
             raise MaskError(f"packed bits of {self.keys} keys must be (batch, heads, queries + 1, {width})")
         whole("offset", self.offset, -self.queries)
+        if traced(self.bits):
+            return
         words = self.bits.contiguous().view(torch.int64)
         filled = pack_bits(torch.ones(1, 1, 1, self.keys, dtype=torch.bool, device=self.bits.device))
         ones = filled[0, 0, 0].view(torch.int64)

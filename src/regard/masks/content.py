@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import MaskError
 from regard.masks.algebra import Index, Mask, square
-from regard.masks.arguments import count_per_row, integers, shown
+from regard.masks.arguments import count_per_row, integers, shown, traced
 from regard.masks.tile import ALL, NONE, SOME, Tile
 
 BLOCK = 64  # positions whose smallest and largest document are kept together
@@ -31,8 +31,11 @@ class Prefix(Mask):
 
     def __post_init__(self) -> None:
         length = count_per_row("length", self.length)
+        self._set(length=length)
+        if traced(length):
+            return
         numbers = [length] if isinstance(length, int) else length.tolist()
-        self._set(length=length, shortest=min(numbers), longest=max(numbers))
+        self._set(shortest=min(numbers), longest=max(numbers))
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
         return k_pos < _row(self.length, batch)
@@ -66,6 +69,9 @@ class Padding(Mask):
         rows = {_rows(lengths), _rows(start)} - {1}
         if len(rows) > 1:
             raise MaskError(f"lengths and start must have one batch, got {_rows(lengths)} and {_rows(start)}")
+        self._set(lengths=lengths, start=start)
+        if traced(lengths, start):
+            return
         spans = np.broadcast_arrays(np.array(_listed(start)), np.array(_listed(lengths)))
         starts, ends = spans[0], spans[0] + spans[1]
         # A row without real tokens allows nothing: it forbids ALL, but must not hide NONE.
@@ -73,7 +79,7 @@ class Padding(Mask):
         some_starts, some_ends = (starts[real], ends[real]) if real.any() else (starts, starts)
         least_end = int(ends.min()) if real.all() else int(starts.min())
         bounds = (int(some_starts.min()), int(starts.max()), least_end, int(some_ends.max()))
-        self._set(lengths=lengths, start=start, bounds=bounds)
+        self._set(bounds=bounds)
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
         start = _row(self.start, batch)
@@ -121,12 +127,15 @@ class Documents(Mask):
         ids = integers("ids", self.ids)
         if ids.ndim not in (1, 2) or ids.numel() == 0:
             raise MaskError(f"ids must have shape (tokens,) or (batch, tokens), got {tuple(ids.shape)}")
+        self._set(ids=ids)
+        if traced(ids):
+            return
         labels = np.stack([_in_order(row) for row in np.atleast_2d(ids.cpu().numpy())])
         block = 1 if bool((np.diff(labels) >= 0).all()) else BLOCK
         starts = np.arange(0, labels.shape[1], block)
         lows = labels if block == 1 else np.minimum.reduceat(labels, starts, axis=1)
         highs = labels if block == 1 else np.maximum.reduceat(labels, starts, axis=1)
-        self._set(ids=ids, lows=lows, highs=highs, block=block)
+        self._set(lows=lows, highs=highs, block=block)
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
         return self._document(q_pos, batch, OUTSIDE) == self._document(k_pos, batch, OUTSIDE + 1)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.errors import ArgumentError, MaskError
 from regard.masks.algebra import Mask
-from regard.masks.arguments import whole
+from regard.masks.arguments import traced, whole
 from regard.masks.bits import Dense
 
 BLOCKED = -1e4  # e^−10000 is 0 in every float type, float64 included (its smallest is e^−745)
@@ -76,6 +76,10 @@ def with_four_axes(name: str, tensor: Tensor) -> Tensor:
 def _from_additive(additive: Tensor) -> Tensor:
     if not additive.is_floating_point():
         raise MaskError(f"additive must be floating point, got {additive.dtype}: is it keep= or drop=?")
+    if traced(additive):
+        raise MaskError(
+            "additive cannot be checked within torch.compile: give keep=additive == 0, or build the mask outside"
+        )
     allowed = additive == 0
     known = allowed | (additive <= BLOCKED)
     if not bool(known.all()):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.errors import ArgumentError, MaskError
 from regard.masks.algebra import Index, Mask, square
-from regard.masks.arguments import integers, shown, whole
+from regard.masks.arguments import integers, shown, traced, whole
 from regard.masks.tile import ALL, NONE, SOME, Tile
 
 MOST = 2**24  # a flag is kept for every position up to the last token
@@ -102,6 +102,9 @@ class Tokens(Mask):
         indices = integers("indices", self.indices)
         if indices.ndim != 1:
             raise MaskError(f"indices must have one axis (tokens,), got shape {tuple(indices.shape)}")
+        self._set(indices=indices)
+        if traced(indices):
+            return
         unique = torch.unique(indices)
         positions = tuple(unique.tolist())
         if positions and positions[0] < 0:

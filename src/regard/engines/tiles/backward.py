@@ -9,7 +9,8 @@ and what a reader makes of the state (output, lse, entropy, …) is plain torch,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -77,11 +78,15 @@ def _tile(
     sums: list[Tensor | None],
 ) -> None:
     """Add one tile's share to the sums."""
-    spec, index = _local(spec, window, learn=sums[3] is not None)
-    query, key = query.detach().requires_grad_(), key.detach().requires_grad_()
-    with torch.enable_grad():
-        tile, _ = scores(query, key, spec, window)
-    x = tile.detach() - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
+    spec, index = _local(spec, window)
+    learned = None if spec.bias is None or sums[3] is None else spec.bias.parameter
+
+    def scored(query: Tensor, key: Tensor, *values: Tensor) -> Tensor:
+        bias = spec.bias.with_values(*values) if spec.bias is not None and values else spec.bias
+        return scores(query, key, replace(spec, bias=bias), window)[0]
+
+    tile, through = _pulled(scored, query, key, *(() if learned is None else (learned,)))
+    x = tile - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
     p = x.exp()
     slope = torch.zeros_like(p) if grads.l is None else grads.l[..., None].expand_as(p).clone()
     if grads.u is not None:
@@ -95,20 +100,25 @@ def _tile(
     if grads.o is not None and value is not None:
         slope += _through_value(p, value, grads.o, window, want, sums)
     slope *= p  # NaN where a key is blocked, perhaps: `scores` lets nothing through there
-    wanted = [
-        t for t in (query, key, getattr(spec.bias, "values", None)) if t is not None and t.requires_grad
-    ]
-    shares = dict(
-        zip(map(id, wanted), torch.autograd.grad(tile, wanted, slope, allow_unused=True), strict=True)
-    )
-    places = ((0, query, window.rows), (1, key, window.columns))
-    for place, tensor, part in places:
-        total, share = sums[place], shares[id(tensor)]
+    shares = through(slope)
+    places = (0, (..., window.rows, slice(None))), (1, (..., window.columns, slice(None))), (3, index)
+    for (place, part), share in zip(places, shares, strict=False):
+        total = sums[place]
         if total is not None and share is not None:
-            total[:, :, part] += share
-    learned = None if spec.bias is None else spec.bias.parameter
-    if sums[3] is not None and learned is not None and shares.get(id(learned)) is not None:
-        sums[3][index] += shares[id(learned)]
+            total[part] += share
+
+
+def _pulled(
+    scored: Callable[..., Tensor], *inputs: Tensor
+) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor | None, ...]]]:
+    """The scores of a tile, and what gives the inputs' gradients for a slope of the scores."""
+    leaves = [tensor.detach().requires_grad_() for tensor in inputs]
+    with torch.enable_grad():
+        if leaves[0][:0].clone().grad_fn is None:  # below an operator of torch only the slower vjp records
+            tile, through = torch.func.vjp(scored, *inputs)[:2]
+            return tile, through
+        tile = scored(*leaves)
+    return tile.detach(), lambda slope: torch.autograd.grad(tile, leaves, slope, allow_unused=True)
 
 
 def _through_value(
@@ -130,11 +140,10 @@ def _through_value(
     return slope if factors is None else slope * factors
 
 
-def _local(spec: Spec, window: Window, learn: bool) -> tuple[Spec, tuple[slice, ...]]:
-    """The spec with the bias of this tile alone, as a leaf that gradients stop at."""
+def _local(spec: Spec, window: Window) -> tuple[Spec, tuple[slice, ...]]:
+    """The spec with the bias of this tile alone, where gradients stop, and the tile's place in the bias's tensor."""
     if spec.bias is None or spec.bias.parameter is None:
         return spec, ()
     bias, index = spec.bias.part(window)
     assert bias.parameter is not None
-    leaf = bias.parameter.detach().requires_grad_(learn)
-    return Spec(spec.scale, spec.offset, spec.mask, bias.with_values(leaf), spec.softcap), index
+    return replace(spec, bias=bias.with_values(bias.parameter.detach())), index

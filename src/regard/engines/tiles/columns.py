@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.axes import Sizes, sizes_of, statistics_dtype
-from regard.engines.sums import Sums
-from regard.observation import Map, cells
+from regard.axes import sizes_of, statistics_dtype
+from regard.engines.sums import Sums, blank_map
+from regard.observation import Map
 from regard.spec import Spec
 from regard.statistics import Wanted
 from regard.tiles import Workspace, scores, shape_of, walk, without_autocast
@@ -25,7 +25,7 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
     exact = statistics_dtype(query.dtype)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
-    picture = _blank(query, sizes, spec, lse, want.cell) if want.cell else None
+    picture = blank_map(query, sizes, spec, lse, want.cell) if want.cell else None
     held = torch.where(lse == -torch.inf, torch.inf, lse).to(exact)  # an empty row weighs e^(−inf) = 0
     shape = shape_of(sizes, spec.mask, spec.offset)
     space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
@@ -49,25 +49,6 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
             if picture is not None:
                 _paint(picture, total, peak, window)
     return Sums(received if want.received else None, received_max if want.received_max else None, picture)
-
-
-def _blank(query: Tensor, sizes: Sizes, spec: Spec, lse: Tensor, cell: int) -> Map:
-    start, stop = spec.offset, spec.offset + sizes.queries
-    grid_q, grid_k = cells(start, stop, cell), cells(0, sizes.keys, cell)
-    shape = (sizes.batch, sizes.heads, grid_q, grid_k)
-    total = torch.zeros(shape, dtype=statistics_dtype(query.dtype), device=query.device)
-    rows = torch.zeros(shape[:3], dtype=torch.int64, device=query.device)
-    if sizes.queries:
-        rows = pad(lse != -torch.inf, (start % cell, -stop % cell)).unflatten(2, (grid_q, cell)).sum(3)
-    return Map(
-        total=total,
-        peak=total.clone(),
-        rows=rows,
-        cell=cell,
-        queries=sizes.queries,
-        keys=sizes.keys,
-        offset=start,
-    )
 
 
 def _pool(p: Tensor, window: Window, cell: int) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,7 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     sizes = sizes_of(query, key, value)
     value, broken = (None, None) if value is None or not want.output else _cleaned(value)
     shape = shape_of(sizes, spec.mask, spec.offset)
-    result = _blank(query, sizes, want)
+    result = blank(query, sizes, want)
     spaces = [
         Workspace(query, sizes.batch * sizes.heads * math.prod(shape), result.m.dtype) for _ in range(2)
     ]
@@ -62,7 +62,8 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     return result
 
 
-def _blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
+def blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
+    """Memory for the states of a call, in the types of the results."""
     shape = (sizes.batch, sizes.heads, sizes.queries)
     exact, many = statistics_dtype(query.dtype), accumulator(query.dtype, query.device)
 

@@ -1,0 +1,261 @@
+// The backward pass of one block of keys: lanes are keys, rows queries. The scores are computed again, and five products
+// a tile give all gradients; those of key and value stay in the block, that of the query is added to memory.
+#pragma once
+#include "bias_gradient.h"
+#include "rows.h"
+#include "slopes.h"
+#include "turned.h"
+
+namespace REGARD_ISA {
+
+constexpr int64_t PULL_PANELS = 4;  // panels in a block: a tile of queries is read once for all of them
+
+// A block of keys of one residue class and one head.
+struct PullTask {
+  const RegardCall* call;
+  const RegardWant* want;
+  const RegardGradient* gradient;
+  const RegardMask* mask;
+  int64_t batch, kv_head;
+  int64_t step, residue, first, count;
+  float* query;  // where the query's gradient is added, and the bias's
+  double* bias;
+};
+
+// One panel of keys.
+struct PullPanel {
+  Span keys;
+  float *key, *value;      // packed: [dim][PANEL], [value_dim + extras][PANEL]
+  float* rows;             // keys · scale, NaN and inf cleaned to 0, filled up to whole vectors
+  float *d_key, *d_value;  // gradients: [dim][PANEL], [value_dim][PANEL]
+};
+
+// A tile of queries, and memory for what is made of it.
+struct QueryTile {
+  Rows query, clean_query, output, clean_output;  // output: the gradient of o
+  bool broken;                                    // some of `output` is not finite
+  float *query_space, *clean_space, *slope_space, *clean_output_space, *extra;
+  float *p, *slope, *cap;  // [TILE][PANEL], with room for a last block of TURNED rows
+};
+
+static inline int64_t whole_vectors(int64_t width) { return (width + LANES - 1) / LANES * LANES; }
+
+static inline void take_tile(const PullTask& task, Space* space, PullPanel* panels, QueryTile* tile) {
+  const RegardCall& call = *task.call;
+  int64_t width = call.value_dim + extras_of(*task.want, *task.gradient).count();
+  for (int64_t p = 0; p < PULL_PANELS; p++) {
+    panels[p].key = space->take<float>(call.dim * PANEL);
+    panels[p].value = space->take<float>(width * PANEL);
+    panels[p].rows = space->take<float>(whole_vectors(call.dim) * PANEL);
+    panels[p].d_key = space->take<float>(call.dim * PANEL);
+    panels[p].d_value = space->take<float>(call.value_dim * PANEL);
+  }
+  tile->query_space = space->take<float>(TILE * call.dim);
+  tile->clean_space = space->take<float>(TILE * call.dim);
+  tile->slope_space = space->take<float>(TILE * width);
+  tile->clean_output_space = space->take<float>(TILE * call.value_dim);
+  tile->extra = space->take<float>(SCORE_SPACE);
+  tile->p = space->take<float>((TILE + TURNED) * PANEL);
+  tile->slope = space->take<float>((TILE + TURNED) * PANEL);
+  tile->cap = space->take<float>(call.softcap != 0 ? TILE * PANEL : 0);
+}
+
+static inline bool finite(const Rows& rows, int64_t count, int64_t width) {
+  int32_t bad = 0;
+  for (int64_t r = 0; r < count; r++)
+    for (int64_t d = 0; d < width; d++)
+      bad |= (__builtin_bit_cast(int32_t, rows.data[r * rows.stride + d]) & 0x7f800000) == 0x7f800000;
+  return !bad;
+}
+
+// The rows themselves where they are finite, else a clean copy.
+static inline Rows cleaned(const Rows& rows, int64_t count, int64_t width, float* space) {
+  if (finite(rows, count, width)) return rows;
+  clean(rows, count, width, space);
+  return {space, width};
+}
+
+static inline void start_pull_panel(const PullTask& task, int64_t first, int64_t count, PullPanel* panel, float* space) {
+  const RegardCall& call = *task.call;
+  Head head = head_of(&call, task.mask, task.batch, 0, false);
+  panel->keys = keys_of(task.step, task.residue, first, count);
+  Rows key = rows_of(call.key, call.type, task.batch, task.kv_head, panel->keys.first, task.step, count, call.dim, space);
+  pack_panel(key.data, key.stride, count, call.dim, head.factor(), panel->key);
+  int64_t width = whole_vectors(call.dim);
+  for (int64_t j = 0; j < count; j++)
+    for (int64_t d = 0; d < width; d++) {
+      float x = d < call.dim ? key.data[j * key.stride + d] * (float)call.scale : 0.0f;
+      panel->rows[j * width + d] = x - x == 0 ? x : 0;
+    }
+  if (task.gradient->o) {
+    Rows value = rows_of(call.value, call.type, task.batch, task.kv_head, panel->keys.first, task.step, count, call.value_dim, space);
+    pack_panel(value.data, value.stride, count, call.value_dim, 1, panel->value);
+  }
+  int64_t extra = task.gradient->o ? call.value_dim : 0;
+  fill_extras(*task.want, extras_of(*task.want, *task.gradient), task.batch, panel->keys, panel->value + extra * PANEL);
+  __builtin_memset(panel->d_key, 0, sizeof(float) * (size_t)(call.dim * PANEL));
+  __builtin_memset(panel->d_value, 0, sizeof(float) * (size_t)(call.value_dim * PANEL));
+}
+
+// scores becomes p = 2^(score − m), and slope d score; both are 0 where a pair is blocked, whatever its numbers are.
+template <bool BLOCKS>
+static inline void combine(const Slopes& slopes, int64_t skip, int64_t count, const uint64_t* bits, float* scores, float* slope) {
+  for (int64_t r = 0; r < count; r++) {
+    vf m = splat(slopes.m[skip + r]), rest = splat(slopes.rest[skip + r]), base = splat(slopes.base[skip + r]);
+    vf entropy = splat(slopes.entropy[skip + r]), squares = splat(slopes.squares[skip + r]);
+    REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+      int64_t at = r * PANEL + c * LANES;
+      vf x = maximum(splat(LEAST - 1.0f), load(scores + at) - m - rest);
+      vf p = power2(x);
+      vf d = p * (load(slope + at) + base + entropy * x + squares * p);
+      if (BLOCKS) {
+        p = keep(bits[r] >> (c * LANES), p, (vf){});
+        d = keep(bits[r] >> (c * LANES), d, (vf){});
+      }
+      store(scores + at, p);
+      store(slope + at, d);
+    }
+  }
+}
+
+// The slope of softcap · tanh(score / softcap), from the product before it.
+static inline void fill_cap(const RegardCall& call, const float* products, int64_t count, float* cap) {
+  vf inverse = splat((float)(1 / call.softcap));
+  for (int64_t x = 0; x < count * PANEL; x += LANES) {
+    vf bent = hyperbolic_tangent(load(products + x) * inverse);
+    store(cap + x, splat(1.0f) - bent * bent);
+  }
+}
+
+static inline void add_cap(const float* cap, int64_t count, const uint64_t* bits, float* slope) {
+  for (int64_t r = 0; r < count; r++)
+    for (int c = 0; c < PANEL_VECTORS; c++) {
+      int64_t at = r * PANEL + c * LANES;
+      vf product = load(slope + at) * load(cap + at);
+      store(slope + at, bits ? keep(bits[r] >> (c * LANES), product, (vf){}) : product);
+    }
+}
+
+// The rows from the `skip`-th on.
+static inline Rows from(const Rows& rows, int64_t skip) { return {rows.data + skip * rows.stride, rows.stride}; }
+
+// Adds one panel's share of a tile to the gradients.
+static inline void pull_tile(const PullTask& task, const Head& head, const PullPanel& panel, const QueryTile& tile,
+                             Slopes* slopes, Tile kind) {
+  const RegardCall& call = *task.call;
+  const RegardGradient& gradient = *task.gradient;
+  uint64_t bits[TILE];
+  Span queries = slopes->queries, keys = panel.keys;
+  if (kind == SOME && !allowed_rows(head, keys, &queries, bits)) return;
+  int64_t skip = (queries.first - slopes->queries.first) / queries.step, count = queries.count;
+  Runs runs = runs_of(count, keys.count, kind == SOME ? bits : nullptr);
+  Rows query = from(tile.query, skip), output = from(tile.output, skip), clean_output = from(tile.clean_output, skip);
+  score_runs(runs, query.data, query.stride, panel.key, call.dim, tile.p);
+  if (call.softcap != 0) fill_cap(call, tile.p, count, tile.cap);
+  bool blocks = settle_scores(head, keys, queries, kind, tile.p, bits, tile.extra);
+  aim(slopes, keys, queries, skip, tile.slope_space);
+  score_runs(runs, output.data, output.stride, panel.value, slopes->value_dim + slopes->extras.count(), tile.slope);
+  add_near(*slopes, keys, queries, skip, tile.slope);
+  if (blocks) combine<true>(*slopes, skip, count, bits, tile.p, tile.slope);
+  else combine<false>(*slopes, skip, count, bits, tile.p, tile.slope);
+  if (gradient.value && gradient.o) {
+    add_runs(runs, clean_output.data, clean_output.stride, tile.p, call.value_dim, nullptr, panel.d_value);
+    if (tile.broken) add_broken(output, count, call.value_dim, tile.p, bits, blocks, panel.d_value);
+  }
+  if (task.bias) add_bias_gradient(head, gradient, keys, queries, tile.slope, task.bias);
+  if (call.softcap != 0) add_cap(tile.cap, count, blocks ? bits : nullptr, tile.slope);
+  if (gradient.key) {
+    Rows clean_query = from(tile.clean_query, skip);
+    add_runs(runs, clean_query.data, clean_query.stride, tile.slope, call.dim, nullptr, panel.d_key);
+  }
+  if (!task.query) return;
+  int64_t stride = whole_vectors(call.dim);
+  for (int i = 0; i < runs.count; i++) {
+    const Run& run = runs.run[i];
+    int64_t lane = run.first * LANES, end = lane + run.vectors * LANES;
+    add_turned(tile.slope + run.begin * PANEL + lane, run.end - run.begin, panel.rows + lane * stride, stride,
+               (end < keys.count ? end : keys.count) - lane, call.dim,
+               task.query + (slopes->origin + (skip + run.begin) * queries.step) * call.dim, queries.step * call.dim);
+  }
+}
+
+// Reads a tile of queries.
+static inline void start_tile(const PullTask& task, const Head& head, Span queries, QueryTile* tile, Slopes* slopes) {
+  const RegardCall& call = *task.call;
+  tile->query = rows_of(call.query, call.type, task.batch, head.head, queries.first - call.offset, queries.step,
+                        queries.count, call.dim, tile->query_space);
+  tile->clean_query = cleaned(tile->query, queries.count, call.dim, tile->clean_space);
+  start_slopes(head, queries, slopes, tile->slope_space);
+  tile->output = {slopes->rows, slopes->stride};
+  tile->clean_output = cleaned(tile->output, queries.count, slopes->value_dim, tile->clean_output_space);
+  tile->broken = tile->clean_output.data != tile->output.data;
+}
+
+// Visits the queries that may attend some key of the block, in all heads that share it.
+static inline void pull_head(const PullTask& task, const PullPanel* panels, int64_t used, int64_t h, QueryTile* tile) {
+  const RegardCall& call = *task.call;
+  Head head = head_of(&call, task.mask, task.batch, h, false);
+  Slopes slopes = {};
+  slopes.want = task.want;
+  slopes.gradient = task.gradient;
+  slopes.extras = extras_of(*task.want, *task.gradient);
+  slopes.value_dim = task.gradient->o ? call.value_dim : 0;
+  Span block = keys_of(task.step, task.residue, task.first, task.count);
+  int64_t there = queries_in(call, task.step, task.residue);
+  Span all = queries_of(call, task.step, task.residue, 0, there);
+  Walk walk(head, block, all, 0, there);
+  int64_t begin, end;
+  Tile kind;
+  while (walk.next(&begin, &end, &kind)) {
+    start_tile(task, head, {all.first + begin * all.step, all.step, end - begin}, tile, &slopes);
+    for (int64_t p = 0; p < used; p++) {
+      Walk own(head, panels[p].keys, all, 0, 0);
+      Tile here = kind == ALL ? ALL : own.ask(begin, end);
+      if (here != NONE) pull_tile(task, head, panels[p], *tile, &slopes, here);
+    }
+  }
+}
+
+static inline int64_t pull_space(const RegardCall& call, const RegardWant& want, const RegardGradient& gradient) {
+  PullTask task = {};
+  task.call = &call;
+  task.want = &want;
+  task.gradient = &gradient;
+  PullPanel panels[PULL_PANELS];
+  QueryTile tile;
+  Space space = {nullptr, 0};
+  take_tile(task, &space, panels, &tile);
+  space.take<float>(PANEL * (call.dim > call.value_dim ? call.dim : call.value_dim));
+  return space.used;
+}
+
+static inline void run_pull(const PullTask& task, void* scratch) {
+  FlushDenormals quiet;
+  const RegardCall& call = *task.call;
+  PullPanel panels[PULL_PANELS];
+  QueryTile tile;
+  Space space = {(char*)scratch, 0};
+  take_tile(task, &space, panels, &tile);
+  float* rows = space.take<float>(PANEL * (call.dim > call.value_dim ? call.dim : call.value_dim));
+  int64_t used = (task.count + PANEL - 1) / PANEL, group = call.heads / call.kv_heads;
+  __builtin_memset(tile.p, 0, sizeof(float) * (TILE + TURNED) * PANEL);  // vectors that no run needs are never written
+  __builtin_memset(tile.slope, 0, sizeof(float) * (TILE + TURNED) * PANEL);
+  for (int64_t p = 0; p < used; p++) {
+    int64_t left = task.count - p * PANEL;
+    start_pull_panel(task, task.first + p * PANEL, left < PANEL ? left : PANEL, &panels[p], rows);
+  }
+  for (int64_t h = task.kv_head * group; h < (task.kv_head + 1) * group; h++) pull_head(task, panels, used, h, &tile);
+  Lanes scale, one;
+  for (int64_t x = 0; x < PANEL; x++) { scale[x] = (float)call.scale; one[x] = 1; }
+  for (int64_t p = 0; p < used; p++) {
+    const PullPanel& panel = panels[p];
+    int64_t at = (task.batch * call.kv_heads + task.kv_head) * call.keys + panel.keys.first;
+    if (task.gradient->key)
+      unpack_panel(panel.d_key, panel.keys.count, call.dim, scale, true, task.gradient->key + at * call.dim, task.step * call.dim);
+    if (task.gradient->value && task.gradient->o)
+      unpack_panel(panel.d_value, panel.keys.count, call.value_dim, one, true, task.gradient->value + at * call.value_dim,
+                   task.step * call.value_dim);
+  }
+}
+
+}  // namespace REGARD_ISA

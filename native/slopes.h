@@ -1,0 +1,139 @@
+// The gradient of the state, made ready for one tile: d score = p · (base + entropy · x + squares · p + rows · lanes).
+// `rows · lanes` is a product like any other: the gradient of o with the values, that of linear columns with their φ.
+#pragma once
+#include "scores.h"
+
+namespace REGARD_ISA {
+
+// How many lanes the linear columns add to the values: k − centre, its square, the first keys, each group.
+struct Extras {
+  bool moments, squares, first;
+  int64_t groups;
+  int64_t count() const { return moments + squares + first + groups; }
+};
+
+static inline Extras extras_of(const RegardWant& want, const RegardGradient& gradient) {
+  if (!gradient.c) return {};
+  return {want.position >= 0 || want.square >= 0 || want.distance >= 0, want.square >= 0, want.first >= 0, want.groups};
+}
+
+// φ of a panel of keys, lanes[extra][lane], in the order of Extras. Positions count from the panel's centre.
+static inline void fill_extras(const RegardWant& want, const Extras& extras, int64_t batch, Span keys, float* lanes) {
+  for (int64_t x = 0; x < PANEL; x++) {
+    float* to = lanes + x;
+    float place = (float)(x - keys.count / 2);
+    bool there = x < keys.count;
+    int64_t key = keys.first + x * keys.step;
+    if (extras.moments) { *to = place; to += PANEL; }
+    if (extras.squares) { *to = place * place; to += PANEL; }
+    if (extras.first) { *to = there && key < want.first_count; to += PANEL; }
+    for (int64_t i = 0; i < extras.groups; i++, to += PANEL)
+      *to = there && want.group_keys[i * want.group_stride + batch * want.group_batch + key];
+  }
+}
+
+// The rows of one tile.
+struct Slopes {
+  const RegardWant* want;
+  const RegardGradient* gradient;
+  Extras extras;
+  Span queries;
+  int64_t origin;  // where the first row lies in the state; the others follow step by step
+  int64_t value_dim;
+  float m[TILE], rest[TILE];  // m in units of ln 2, and what rounding took from it
+  float base[TILE], entropy[TILE], squares[TILE];
+  double whole[TILE];  // base, without what depends on the panel
+  const float* rows;   // gradient of o, then one number for each extra
+  int64_t stride;
+
+  // The gradient of column `place` in row r.
+  double column(int64_t r, int64_t place) const {
+    return gradient->c[(origin + r * queries.step) * want->columns + place];
+  }
+};
+
+// Reads the gradient of the tile's rows; `space` holds TILE · (value_dim + extras) floats.
+static inline void start_slopes(const Head& head, Span queries, Slopes* slopes, float* space) {
+  const RegardCall& call = *head.call;
+  const RegardGradient& gradient = *slopes->gradient;
+  int64_t step = queries.step, extras = slopes->extras.count();
+  slopes->queries = queries;
+  slopes->origin = (head.batch * call.heads + head.head) * call.queries + queries.first - call.offset;
+  for (int64_t r = 0; r < queries.count; r++) {
+    int64_t at = slopes->origin + r * step;
+    double m = gradient.m[at] / LN2_EXACT;
+    double l = gradient.l ? gradient.l[at] : 0, u = gradient.u ? gradient.u[at] : 0;
+    slopes->m[r] = m == -INF ? INF : (float)m;  // an empty row weighs 2^(−inf) = 0
+    slopes->rest[r] = m - m == 0 ? (float)(m - slopes->m[r]) : 0;
+    slopes->whole[r] = l + u;
+    slopes->base[r] = (float)(l + u);
+    slopes->entropy[r] = (float)(u * LN2_EXACT);
+    slopes->squares[r] = gradient.r ? (float)(2 * gradient.r[at]) : 0;
+  }
+  slopes->rows = gradient.o ? gradient.o + slopes->origin * slopes->value_dim : nullptr;
+  slopes->stride = step * slopes->value_dim;
+  if (!extras) return;
+  int64_t width = slopes->value_dim + extras;
+  for (int64_t r = 0; r < queries.count; r++) {
+    float* to = space + r * width;
+    for (int64_t d = 0; d < slopes->value_dim; d++) to[d] = slopes->rows[r * slopes->stride + d];
+    to += slopes->value_dim + slopes->extras.moments + slopes->extras.squares;
+    if (slopes->extras.first) *to++ = (float)slopes->column(r, slopes->want->first);
+    for (int64_t i = 0; i < slopes->extras.groups; i++) to[i] = (float)slopes->column(r, slopes->want->group[i]);
+  }
+  slopes->rows = space;
+  slopes->stride = width;
+}
+
+// 1 where all keys are at or before all queries, −1 where at or after, 0 where the diagonal passes between them.
+static inline int side(Span queries, Span keys) {
+  if (keys.first + (keys.count - 1) * keys.step <= queries.first) return 1;
+  return keys.first >= queries.first + (queries.count - 1) * queries.step ? -1 : 0;
+}
+
+// Terms of position, its square and distance, as a polynomial around the panel's centre: floats keep their precision
+// there, however long the sequence: what is lost is that of a panel's width squared. `queries` are those of the tile from row `skip` on.
+static inline void aim(Slopes* slopes, Span keys, Span queries, int64_t skip, float* space) {
+  const RegardWant& want = *slopes->want;
+  if (!slopes->extras.moments) return;
+  double step = (double)keys.step, centre = (double)(keys.first + keys.count / 2 * keys.step);
+  int sign = side(queries, keys);
+  for (int64_t r = skip; r < skip + queries.count; r++) {
+    double position = want.position >= 0 ? slopes->column(r, want.position) : 0;
+    double square = want.square >= 0 ? slopes->column(r, want.square) : 0;
+    double distance = want.distance >= 0 ? sign * slopes->column(r, want.distance) : 0;
+    double query = (double)(slopes->queries.first + r * slopes->queries.step);
+    float* to = space + r * slopes->stride + slopes->value_dim;
+    slopes->base[r] = (float)(slopes->whole[r] + (position + square * centre) * centre + distance * (query - centre));
+    to[0] = (float)(step * (position + 2 * square * centre - distance));
+    if (slopes->extras.squares) to[1] = (float)(step * step * square);
+  }
+}
+
+// Adds what depends on query and key in a way of its own: bands, and distances where the diagonal passes. `slope` and
+// `queries` are those of the tile from row `skip` on.
+static inline void add_near(const Slopes& slopes, Span keys, Span queries, int64_t skip, float* slope) {
+  const RegardWant& want = *slopes.want;
+  if (!slopes.gradient->c) return;
+  int64_t last_key = keys.first + (keys.count - 1) * keys.step;
+  int64_t last_query = queries.first + (queries.count - 1) * queries.step;
+  if (want.distance >= 0 && side(queries, keys) == 0)
+    for (int64_t r = 0; r < queries.count; r++) {
+      float factor = (float)slopes.column(skip + r, want.distance), ahead = (float)(queries.first + r * queries.step - keys.first);
+      for (int64_t x = 0; x < PANEL; x++) slope[r * PANEL + x] += factor * __builtin_fabsf(ahead - (float)(x * keys.step));
+    }
+  for (int64_t i = 0; i < want.bands; i++) {
+    int64_t low = want.band_low[i], high = want.band_high[i];
+    if (keys.first - last_query > high || last_key - queries.first < low) continue;
+    for (int64_t r = 0; r < queries.count; r++) {
+      float factor = (float)slopes.column(skip + r, want.band[i]);
+      int64_t away = keys.first - queries.first - r * queries.step;
+      for (int64_t x = 0; x < PANEL; x++) {
+        int64_t difference = away + x * keys.step;
+        slope[r * PANEL + x] += low <= difference && difference <= high ? factor : 0.0f;
+      }
+    }
+  }
+}
+
+}  // namespace REGARD_ISA

@@ -1,0 +1,63 @@
+"""Times of calls that take turns, and what the machine itself can do at most. Knows no attention.
+
+Ratios come from one run: the candidates take turns, and the medians of their times are compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+MATMUL = 2048
+MATMUL_FLOP = 2 * MATMUL**3
+
+Candidates = dict[str, Callable[[], object]]
+Times = dict[str, dict[str, float]]
+
+
+def interleaved(candidates: Candidates, repetitions: int = 7, device: str = "cpu") -> Times:
+    """Median, minimum and maximum seconds of each candidate, one warm-up first, then turn by turn."""
+    for run in candidates.values():
+        seconds(run, device)
+    taken: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(repetitions):
+        for name, run in candidates.items():
+            taken[name].append(seconds(run, device))
+    return {
+        name: {"median_s": statistics.median(times), "min_s": min(times), "max_s": max(times)}
+        for name, times in taken.items()
+    }
+
+
+def seconds(run: Callable[[], object], device: str = "cpu") -> float:
+    """Wall time of one call, with the device's queue empty before and after."""
+    _finish(device)
+    start = time.perf_counter()
+    run()
+    _finish(device)
+    return time.perf_counter() - start
+
+
+def matmul(dtype: torch.dtype, device: str = "cpu") -> Callable[[], Tensor]:
+    """The product of two square matrices, MATMUL_FLOP operations: the rate that a machine reaches at best."""
+    a, b = (torch.randn(MATMUL, MATMUL, device=device).to(dtype) for _ in range(2))
+    return lambda: a @ b
+
+
+def reads(tensors: Iterable[Tensor]) -> Candidates:
+    """Ways of reading contiguous tensors once and doing next to nothing; the fastest is the machine's bandwidth."""
+    # As float32, whatever they hold: the kernels for narrow types are slower than memory.
+    flat = [tensor.flatten().view(torch.float32) for tensor in tensors]
+    return {
+        "read by sum": lambda: [tensor.sum() for tensor in flat],
+        "read by amax": lambda: [tensor.amax() for tensor in flat],
+    }
+
+
+def _finish(device: str) -> None:
+    if not device.startswith("cpu"):
+        torch.accelerator.synchronize(torch.device(device))

@@ -1,0 +1,85 @@
+"""The compiled library: where it lies, why it is not there, which of its builds this processor runs. Knows no tensors.
+
+It is a plain C library without any of torch's symbols, so one file serves every version of torch. It runs on torch's
+OpenMP pool: torch has loaded its OpenMP library before, and the system loads one of that name only once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+
+import torch  # noqa: F401  before the library: see above
+
+from regard.engines.native import abi
+from regard.errors import EngineError
+
+ENVIRONMENT = "REGARD_CPU"  # names the build to use: "amx", "avx512_bf16", "avx512", "avx2", "baseline"
+FAILURES = {1: "memory ran out", 2: "this processor cannot run that build"}
+FOLDER = Path(__file__).parent
+
+
+def library() -> ctypes.CDLL | None:
+    """The library, or None where there is none that fits this code: `why_not` says why."""
+    return _opened()[0]
+
+
+def why_not() -> str | None:
+    """Why there is no library and the native engine refuses everything; None: there is one."""
+    return _opened()[1]
+
+
+@cache
+def _opened() -> tuple[ctypes.CDLL | None, str | None]:
+    files = sorted(FOLDER.glob("_native.*"))
+    if not files:
+        return None, "it was not built: install a C++ compiler with OpenMP, then Regard again from source"
+    try:
+        loaded = ctypes.CDLL(str(files[0]))
+        loaded.regard_size.restype, loaded.regard_build.restype = ctypes.c_int64, ctypes.c_char_p
+    except (OSError, AttributeError) as error:
+        return None, f"its library does not load: {error}"
+    expected = [*map(ctypes.sizeof, abi.STRUCTURES), 0]
+    if [loaded.regard_size(i) for i in range(len(expected))] != expected:
+        return None, "its library was built for another version of Regard: install Regard again from source"
+    return loaded, None
+
+
+@cache
+def builds() -> dict[str, tuple[int, bool]]:
+    """Builds by name, best first: number, and whether this processor runs it."""
+    loaded, runs = library(), ctypes.c_int()
+    found: dict[str, tuple[int, bool]] = {}
+    while loaded is not None and (name := loaded.regard_build(len(found), ctypes.byref(runs))) is not None:
+        found[name.decode()] = (len(found), bool(runs.value))
+    return found
+
+
+def build() -> str:
+    """Name of the build in use: the best that runs here, or the one that REGARD_CPU names.
+
+    Raises:
+        EngineError: REGARD_CPU names a build that is not there or does not run here.
+    """
+    running = [name for name, (_, runs) in builds().items() if runs]
+    wanted = os.environ.get(ENVIRONMENT) or running[0]
+    if wanted not in running:
+        raise EngineError(
+            f"{ENVIRONMENT} must be one of {running}, which this processor runs, got {wanted!r}"
+        )
+    return wanted
+
+
+def run(function: str, *structures: ctypes.Structure) -> None:
+    """Call a function of the library with its structures; the interpreter's lock is free meanwhile.
+
+    Raises:
+        EngineError: no build runs, or memory ran out.
+    """
+    loaded = library()
+    assert loaded is not None, "an engine that is not there refuses before it is called"
+    failed = getattr(loaded, function)(builds()[build()][0], *(ctypes.byref(s) for s in structures))
+    if failed:
+        raise EngineError(f"the native engine could not run: {FAILURES[failed]}")

@@ -1,0 +1,59 @@
+"""The second fold on the host: the launch, and the map put together from strips. The kernel is `kernels.columns`."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.axes import sizes_of
+from regard.engines.sums import Sums, blank_map
+from regard.engines.triton.launch import on_device, setting
+from regard.engines.triton.traits import Pools, contiguous_rows, rows_of
+from regard.spec import Spec
+from regard.statistics import Wanted
+from regard.tiles import without_autocast
+
+
+@without_autocast
+@on_device
+@torch.no_grad()
+def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
+    """Received mass, largest received weight and the map, given the rows' lse `(batch, heads, queries)`."""
+    sizes = sizes_of(query, key)
+    picture = blank_map(query, sizes, spec, lse, want.cell) if want.cell else None
+    per_key = (sizes.batch, sizes.heads, sizes.keys)
+    received, largest = (query.new_zeros(per_key, dtype=torch.float32) for _ in range(2))
+    if sizes.keys and query.shape[:3].numel():
+        asked = Wanted(output=False)
+        here = setting("columns", query, sizes, spec, asked, transposed=True)
+        traits = here.traits._replace(
+            received=want.received,
+            received_max=want.received_max,
+            cell_q=min(want.cell, here.traits.block_q),
+            cell_k=min(want.cell, here.traits.block_k),
+        )
+        strips = math.ceil(sizes.keys / traits.cell_k) if want.cell else 0
+        grid = 0 if picture is None else picture.total.shape[2]
+        total, peak = (
+            query.new_zeros(*per_key[:2], grid, strips, dtype=torch.float32) if want.cell else None
+            for _ in range(2)
+        )
+        held = torch.where(lse == -torch.inf, torch.inf, lse * math.log2(math.e)).float().contiguous()
+        origin = spec.offset - spec.offset % want.cell if want.cell else 0
+        pools = Pools(received, largest, total, peak, want.cell, origin, grid, strips)
+        from regard.engines.triton.kernels.columns import columns_kernel
+
+        programs = math.ceil(sizes.keys / traits.block_k) * sizes.batch * sizes.heads
+        inputs = (rows_of(contiguous_rows(query)), rows_of(contiguous_rows(key)), held)
+        columns_kernel[(programs,)](
+            *inputs, pools, here.call, here.scoring, here.masking, traits, **here.options
+        )
+        if picture is not None and total is not None and peak is not None:
+            margin = (0, -strips % (want.cell // traits.cell_k))
+            parts = (pad(t, margin).unflatten(3, (-1, want.cell // traits.cell_k)) for t in (total, peak))
+            picture.total.copy_(next(parts).sum(-1))
+            picture.peak.copy_(next(parts).amax(-1))
+    return Sums(received if want.received else None, largest if want.received_max else None, picture)

@@ -1,0 +1,112 @@
+"""The gradient of the first fold on the host: one row's factors of the slope of its scores, and the launches.
+
+Knows how the state's gradients become factors of the weights; the tiles are `kernels.gradients`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from regard.axes import Sizes, sizes_of
+from regard.engines.triton.launch import MOMENTS, OTHERS, on_device, setting
+from regard.engines.triton.traits import Upstream, contiguous_rows, rows_of
+from regard.spec import Spec
+from regard.state import State
+from regard.statistics import Wanted
+from regard.tiles import without_autocast
+
+
+@without_autocast
+@on_device
+@torch.no_grad()
+def pull(
+    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, mass: Tensor,
+    needed: Sequence[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Gradients of query, key and value, and None for a bias's tensor, given those of the state.
+
+    Args:
+        grads: of l, u, r, o and c, None where there is none; its m is the state's m itself.
+        mass: the state's l.
+        needed: whether query's, key's and value's gradient is wanted.
+    """
+    used = None if grads.o is None else value
+    sizes = sizes_of(query, key, used)
+    if 0 in (*query.shape[:3], sizes.keys):
+        return *(None if t is None else torch.zeros_like(t) for t in (query, key, value)), None
+    asked = replace(
+        want,
+        output=used is not None,
+        entropy=grads.u is not None,
+        squares=grads.r is not None,
+        columns=want.columns if grads.c is not None else (),
+        count=False,
+        top=0,
+    )
+    factors = _factors(sizes, spec, asked, grads, mass)
+    output = None
+    if grads.o is not None:
+        output = rows_of((grads.o * mass[..., None]).to(query.dtype))
+    upstream = Upstream(factors, output, mass.numel())
+    from regard.engines.triton.kernels.gradients import key_kernel, query_kernel
+
+    tensors = (contiguous_rows(t) for t in (query, key, key if used is None else used))
+    inputs = (*map(rows_of, tensors), upstream)
+    query_grad, key_grad, value_grad = None, None, None
+    if needed[0]:
+        here = setting("gradients", query, sizes, spec, asked, transposed=False)
+        query_grad = torch.empty(query.shape, dtype=query.dtype, device=query.device)
+        tiles = math.ceil((sizes.queries + here.call.shift) / here.traits.block_q)
+        query_kernel[(tiles * sizes.batch * sizes.heads,)](
+            *inputs, query_grad, *here.arguments, **here.options
+        )
+    if needed[1] or needed[2]:
+        here = setting("gradients", query, sizes, spec, asked, transposed=True)
+        key_grad = torch.empty(key.shape, dtype=key.dtype, device=key.device)
+        value_grad = None if used is None else torch.empty(used.shape, dtype=used.dtype, device=used.device)
+        tiles = math.ceil(sizes.keys / here.traits.block_k)
+        programs = tiles * sizes.batch * sizes.kv_heads
+        key_kernel[(programs,)](*inputs, (key_grad, value_grad), *here.arguments, **here.options)
+    if value_grad is None and value is not None:
+        value_grad = torch.zeros_like(value)  # nothing that was differentiated came through the values
+    return query_grad, key_grad, value_grad, None
+
+
+def _factors(sizes: Sizes, spec: Spec, asked: Wanted, grads: State, l: Tensor) -> Tensor:
+    """What `slopes` of the kernels reads, `(factors, rows)`, worked out in float64.
+
+    Columns that are moments are spelled out around the query's own position q: k = q + d and k² = q² + 2·q·d + d².
+    """
+    none = torch.zeros_like(l)
+    empty = l == 0
+    lse = torch.where(empty, torch.inf, grads.m.double() + torch.where(empty, 1.0, l).log())
+    m = torch.where(empty, 0.0, grads.m.double())
+    g_l, g_u, g_r = (none if g is None else g.double() for g in (grads.l, grads.u, grads.r))
+    by_kind = dict.fromkeys(MOMENTS, none)
+    rest: dict[str, list[Tensor]] = {kind: [] for kind in OTHERS}
+    for i, column in enumerate(asked.columns):
+        assert grads.c is not None
+        g = grads.c[..., i].double()
+        if column.kind in MOMENTS:
+            by_kind[column.kind] = g
+        else:
+            rest[column.kind].append(l * g)
+    q = torch.arange(spec.offset, spec.offset + sizes.queries, device=l.device, dtype=l.dtype)
+    position, square, distance = (by_kind[kind] for kind in MOMENTS)
+    factors = [
+        lse * math.log2(math.e),
+        m * math.log2(math.e),
+        l * (g_l + g_u + q * position + q.square() * square),
+        l * g_u,
+        2 * l.square() * g_r,
+        l * (position + 2 * q * square),
+        l * square,
+        l * distance,
+        *(g for kind in OTHERS for g in rest[kind]),
+    ]
+    return torch.stack(factors).flatten(1).float()

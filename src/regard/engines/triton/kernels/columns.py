@@ -1,0 +1,101 @@
+"""The second fold: one program takes a tile of keys past the queries that may attend it, given their lse.
+
+Its tiles stand with the keys along the first axis, so that sums over queries stay within a thread.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.triton.kernels.scores import INFINITY, load_tile, scores
+from regard.engines.triton.kernels.walk import counted, queries_of, tile_at
+
+
+@triton.jit
+def columns_kernel(query, key, lse, pools, call, scoring, masking, T: tl.constexpr):
+    """One program per tile of keys and head of a row of the batch."""
+    BLOCK: tl.constexpr = T.block_k
+    tiles = tl.cdiv(call.keys, BLOCK)
+    tile, lane = tl.program_id(0) % tiles, tl.program_id(0) // tiles
+    batch, head = lane // call.heads, lane % call.heads
+    keys = load_tile(key, batch, head // T.group, tile * BLOCK, call.keys, BLOCK, T.dim, T.width, True, T)
+    visit, values = (batch, head, tile), (call, scoring, masking)
+    sums = (tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32))
+    sums = fold(sums, keys, query, lse, pools, visit, values, True, T)
+    sums = fold(sums, keys, query, lse, pools, visit, values, False, T)
+    k = tile * BLOCK + tl.arange(0, BLOCK)
+    place = lane.to(tl.int64) * call.keys + k
+    if T.received:
+        tl.store(pools.received + place, sums[0], mask=k < call.keys)
+    if T.received_max:
+        tl.store(pools.largest + place, sums[1], mask=k < call.keys)
+
+
+@triton.jit
+def fold(sums, keys, query, lse, pools, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
+    """The sums after the whole (or mixed) tiles."""
+    batch, head, tile = visit
+    call, masking = values[0], values[2]
+    received, largest = sums
+    cuts = queries_of(tile, batch, call, masking, T)
+    first, last = counted(cuts, tile, masking, WHOLE, T)
+    for i in tl.range(first, last):
+        at, bits = tile_at(i, cuts, masking, WHOLE, T)
+        s, _, allowed, there, place, _, _ = turned(at, bits, keys, query, visit, values, WHOLE, T)
+        weights = tl.exp2(s - tl.load(lse + place, mask=there, other=INFINITY)[None, :])
+        if not WHOLE:
+            weights = tl.where(allowed & there[None, :], weights, 0.0)
+        received += tl.sum(weights, 1)
+        largest = tl.maximum(largest, tl.max(weights, 1))
+        if T.cell_q:
+            paint(weights, at, tile, batch * call.heads + head, pools, call, T)
+    return received, largest
+
+
+@triton.jit
+def turned(at, bits, keys, query, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
+    """Scores of a tile with its keys along the first axis.
+
+    Returns:
+        scores, slope of softcap, what is allowed; which queries are there, their places among all rows, the queries
+        themselves and their positions.
+    """
+    batch, head, tile = visit
+    call, scoring, masking = values
+    queries = load_tile(
+        query, batch, head, at * T.block_q - call.shift, call.queries, T.block_q, T.dim, T.width, not WHOLE, T
+    )
+    product = tl.dot(keys, queries.T, input_precision=T.precision)
+    c, r = tl.arange(0, T.block_k), tl.arange(0, T.block_q)
+    line = at * T.block_q - call.shift + r
+    there = (line >= 0) & (line < call.queries)
+    index = tl.minimum(tl.maximum(line, 0), call.queries - 1)
+    q, k = call.offset + index, tile * T.block_k + c
+    low, high = index, index
+    if T.mask == 1:
+        bounds = batch.to(tl.int64) * masking.stride + index
+        low, high = tl.load(masking.low + bounds), tl.load(masking.high + bounds)
+    place = (
+        batch, head, index[None, :], q[None, :], k[:, None], low[None, :], high[None, :], r[None, :], c[:, None],
+    )  # fmt: skip
+    s, slope, allowed = scores(product, place, call.keys, scoring, masking, bits, WHOLE, T)
+    place = (batch * call.heads + head).to(tl.int64) * call.queries + index
+    return s, slope, allowed, there, place, queries, q
+
+
+@triton.jit
+def paint(weights, at, tile, lane, pools, call, T: tl.constexpr):
+    """Add a tile to the map. No other program adds to its strip of keys, so the order is always the same."""
+    DOWN: tl.constexpr = T.block_q // T.cell_q
+    ACROSS: tl.constexpr = T.block_k // T.cell_k
+    cells = tl.reshape(weights, [ACROSS, T.cell_k, DOWN, T.cell_q])
+    total = tl.sum(tl.sum(cells, 3), 1)
+    peak = tl.max(tl.max(cells, 3), 1)
+    start = at * T.block_q + call.offset - call.shift + tl.arange(0, DOWN) * T.cell_q
+    row = (start - pools.origin) // pools.cell
+    strip = tile * ACROSS + tl.arange(0, ACROSS)
+    place = (lane.to(tl.int64) * pools.grid + row)[None, :] * pools.strips + strip[:, None]
+    mask = ((start >= pools.origin) & (row < pools.grid))[None, :] & (strip < pools.strips)[:, None]
+    tl.atomic_add(pools.total + place, total, mask=mask, sem="relaxed")
+    tl.atomic_max(pools.peak + place, peak, mask=mask, sem="relaxed")

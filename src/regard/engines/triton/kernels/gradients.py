@@ -1,0 +1,188 @@
+"""The gradient of the first fold: tiles are computed again, once along the keys and once along the queries.
+
+With w = e^(score − lse) and d = k − q, the slope of a score is
+
+    w · (a + b·x + c·w + d1·d + d2·d² + d3·|d| + Σ g·φ + g_o·value),
+
+whose factors, one per row, the host makes of the state's gradients. No atomics: the sums are always in one order.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.triton.kernels.columns import turned
+from regard.engines.triton.kernels.rows import located, rows_at, tile_scores
+from regard.engines.triton.kernels.scores import INFINITY, LN2, finite, load_tile, rounded
+from regard.engines.triton.kernels.walk import counted, queries_of, tile_at
+
+
+@triton.jit
+def query_kernel(query, key, value, upstream, target, call, scoring, masking, linear, T: tl.constexpr):
+    """The query's gradient: one program per tile of queries and head of a row of the batch."""
+    BLOCK: tl.constexpr = T.block_q
+    WIDTH: tl.constexpr = T.width
+    tile, _, lead, place, present, row, cuts = located(call, masking, linear, T)
+    block = rows_at(query, row, T.dim, T.width, T)
+    grad = block * 0.0
+    if T.value_width:
+        grad = rows_at(upstream.output, row, T.value_dim, T.value_width, T)
+    visit, values = (lead // T.group, tile, place, cuts), (call, scoring, masking, linear)
+    share = tl.zeros([BLOCK, WIDTH], tl.float32)
+    share = along_keys(share, (block, grad), (key, value), row, visit, upstream, values, True, T)
+    share = along_keys(share, (block, grad), (key, value), row, visit, upstream, values, False, T)
+    d = tl.arange(0, WIDTH)
+    pointers = target + place[:, None] * T.dim + d[None, :]
+    tl.store(pointers, share * scoring.scale, mask=present[:, None] & (d < T.dim)[None, :])
+
+
+@triton.jit
+def along_keys(share, mine, theirs, row, visit, upstream, values, WHOLE: tl.constexpr, T: tl.constexpr):
+    """Add Σ slope · key over the whole (or mixed) tiles of keys."""
+    block, grad = mine
+    key, value = theirs
+    kv, tile, place, cuts = visit
+    call, scoring, masking, linear = values
+    first, last = counted(cuts, tile, masking, WHOLE, T)
+    for i in tl.range(first, last):
+        at, bits = tile_at(i, cuts, masking, WHOLE, T)
+        start = at * T.block_k
+        keys = load_tile(key, row[0], kv, start, call.keys, T.block_k, T.dim, T.width, not WHOLE, T)
+        k = start + tl.arange(0, T.block_k)
+        product = tl.dot(block, keys.T, input_precision=T.precision)
+        s, bend, allowed = tile_scores(product, row, k, call, scoring, masking, bits, WHOLE, T)
+        through = 0.0
+        if T.value_width:
+            tile_values = load_tile(
+                value, row[0], kv, start, call.keys, T.block_k, T.value_dim, T.value_width, not WHOLE, T
+            )
+            through = tl.dot(grad, tile_values.T, input_precision=T.precision)
+        spot = (
+            (upstream.factors + place)[:, None],
+            k[None, :] - row[3][:, None],
+            k[None, :],
+            row[0],
+            call.keys,
+        )
+        _, slope = slopes(s, bend, allowed, through, spot, upstream.lines, linear, WHOLE, T)
+        if not WHOLE:
+            keys = tl.where(finite(keys), keys, 0.0)  # of a blocked key, whose slope is 0
+        share = tl.dot(rounded(slope, keys, T), keys, share, input_precision=T.precision)
+    return share
+
+
+@triton.jit
+def key_kernel(query, key, value, upstream, targets, call, scoring, masking, linear, T: tl.constexpr):
+    """The gradients of key and value: one program per tile of keys and key head of a row of the batch."""
+    BLOCK: tl.constexpr = T.block_k
+    WIDTH: tl.constexpr = T.width
+    VALUE: tl.constexpr = T.value_width if T.value_width else 16
+    tiles = tl.cdiv(call.keys, BLOCK)
+    tile, lane = tl.program_id(0) % tiles, tl.program_id(0) // tiles
+    kv_heads = call.heads // T.group
+    batch, kv = lane // kv_heads, lane % kv_heads
+    keys = load_tile(key, batch, kv, tile * BLOCK, call.keys, BLOCK, T.dim, T.width, True, T)
+    tile_values = keys
+    if T.value_width:
+        tile_values = load_tile(
+            value, batch, kv, tile * BLOCK, call.keys, BLOCK, T.value_dim, T.value_width, True, T
+        )
+    shares = (tl.zeros([BLOCK, WIDTH], tl.float32), tl.zeros([BLOCK, VALUE], tl.float32))
+    values = (call, scoring, masking, linear)
+    for i in tl.range(T.group):
+        visit = (batch, kv * T.group + i, tile)
+        shares = along_queries(shares, (keys, tile_values), query, visit, upstream, values, True, T)
+        shares = along_queries(shares, (keys, tile_values), query, visit, upstream, values, False, T)
+    k = tile * BLOCK + tl.arange(0, BLOCK)
+    line = lane.to(tl.int64) * call.keys + k
+    d, v = tl.arange(0, WIDTH), tl.arange(0, VALUE)
+    there = (k < call.keys)[:, None]
+    key_share = shares[0] * scoring.scale
+    tl.store(targets[0] + line[:, None] * T.dim + d[None, :], key_share, mask=there & (d < T.dim)[None, :])
+    if T.value_width:
+        pointers = targets[1] + line[:, None] * T.value_dim + v[None, :]
+        tl.store(pointers, shares[1], mask=there & (v < T.value_dim)[None, :])
+
+
+@triton.jit
+def along_queries(shares, mine, query, visit, upstream, values, WHOLE: tl.constexpr, T: tl.constexpr):
+    """Add Σ slope · query and Σ w · g_o over the whole (or mixed) tiles of queries."""
+    keys, tile_values = mine
+    batch, head, tile = visit
+    call, scoring, masking, linear = values
+    key_share, value_share = shares
+    cuts = queries_of(tile, batch, call, masking, T)
+    first, last = counted(cuts, tile, masking, WHOLE, T)
+    k = tile * T.block_k + tl.arange(0, T.block_k)
+    for i in tl.range(first, last):
+        at, bits = tile_at(i, cuts, masking, WHOLE, T)
+        start = at * T.block_q - call.shift
+        s, bend, allowed, there, place, queries, q = turned(
+            at, bits, keys, query, visit, (call, scoring, masking), WHOLE, T
+        )
+        through = 0.0
+        grad = queries
+        if T.value_width:
+            grad = load_tile(
+                upstream.output, batch, head, start, call.queries, T.block_q, T.value_dim, T.value_width,
+                not WHOLE, T,
+            )  # fmt: skip
+            through = tl.dot(tile_values, grad.T, input_precision=T.precision)
+        if not WHOLE:
+            allowed = allowed & there[None, :]
+            queries = tl.where(finite(queries), queries, 0.0)
+        spot = ((upstream.factors + place)[None, :], k[:, None] - q[None, :], k[:, None], batch, call.keys)
+        w, slope = slopes(s, bend, allowed, through, spot, upstream.lines, linear, WHOLE, T)
+        if T.value_width:
+            value_share = tl.dot(rounded(w, grad, T), grad, value_share, input_precision=T.precision)
+        key_share = tl.dot(rounded(slope, queries, T), queries, key_share, input_precision=T.precision)
+    return key_share, value_share
+
+
+@triton.jit
+def slopes(s, bend, allowed, through, spot, lines, linear, WHOLE: tl.constexpr, T: tl.constexpr):
+    """Weights, and the loss's slope in the products of one tile.
+
+    Args:
+        bend: slope of softcap. through: g_o·value.
+        spot: where each row's factors lie, k − q, positions of the keys, row of the batch, number of keys.
+        lines: from one factor of a row to its next.
+    """
+    BANDS: tl.constexpr = T.bands
+    GROUPS: tl.constexpr = T.groups
+    factors, step, k, batch, keys = spot
+    next_ = tl.cast(lines, tl.int64)
+    w = tl.exp2(s - tl.load(factors))
+    g = tl.load(factors + 2 * next_) + through
+    if T.entropy:
+        x = (s - tl.load(factors + next_)) * LN2
+        g += tl.load(factors + 3 * next_) * (x if WHOLE else tl.where(x > -INFINITY, x, 0.0))
+    if T.squares:
+        g += tl.load(factors + 4 * next_) * w
+    if T.first:
+        d = step.to(tl.float32)
+        g += tl.load(factors + 5 * next_) * d
+        if T.second:
+            g += tl.load(factors + 6 * next_) * (d * d)
+        if T.away:
+            g += tl.load(factors + 7 * next_) * tl.abs(d)
+    factors += 8 * next_
+    for i in tl.static_range(BANDS):
+        inside = (step >= linear.bands[i][0]) & (step <= linear.bands[i][1])
+        g += tl.where(inside, tl.load(factors), 0.0)
+        factors += next_
+    if T.heading:
+        g += tl.where(k < linear.heading, tl.load(factors), 0.0)
+        factors += next_
+    if T.groups:
+        members = tl.load(
+            linear.members + tl.cast(batch, tl.int64) * linear.stride + k, mask=k < keys, other=0
+        )
+        for i in tl.static_range(GROUPS):
+            g += tl.where(((members >> i) & 1) == 1, tl.load(factors), 0.0)
+            factors += next_
+    slope = w * g * bend
+    if not WHOLE:
+        w, slope = tl.where(allowed, w, 0.0), tl.where(allowed, slope, 0.0)
+    return w, slope

@@ -1,0 +1,273 @@
+"""The first fold: one program takes a tile of queries through the keys that it may attend, and keeps their state.
+
+The state is `regard.state`'s, with scores in units of log 2 and the positions of keys counted from the query's own
+(or the key nearest to it), so that float32 sums stay exact where the weights are near.
+"""
+
+# ruff: noqa: RUF005  Triton knows no star in a tuple
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from regard.engines.triton.kernels.scores import INFINITY, finite, load_tile, rounded, scores, widened
+from regard.engines.triton.kernels.walk import counted, keys_of, tile_at
+
+
+@triton.jit
+def rows_kernel(query, key, value, results, call, scoring, masking, linear, T: tl.constexpr):
+    """One program per tile of queries, split of the keys, and heads of a row of the batch."""
+    tile, part, lead, place, present, row, cuts = located(call, masking, linear, T)
+    block = rows_at(query, row, T.dim, T.width, T)
+    visit, values = (tile, part, lead // T.group, cuts), (call, scoring, masking, linear)
+    state = blank(T)
+    state = fold(state, block, key, value, row, visit, values, True, T)
+    state = fold(state, block, key, value, row, visit, values, False, T)
+    store(state, results, part, place, present, T)
+
+
+@triton.jit
+def located(call, masking, linear, T: tl.constexpr):
+    """Where this program stands.
+
+    Returns:
+        tile of queries; split of the keys; first head; each row's place among all rows, and whether it is there;
+        row of the batch, and by row head, index, position, first allowed key and the one after the last; the
+        tiles of keys to visit.
+    """
+    BLOCK: tl.constexpr = T.block_q
+    lines = call.queries * T.pack
+    tiles = tl.cdiv(lines + call.shift, BLOCK)
+    part, rest = tl.program_id(0) % call.splits, tl.program_id(0) // call.splits
+    tile, lane = tiles - 1 - rest % tiles, rest // tiles  # the last tiles are the longest under a causal mask
+    lanes = call.heads // T.pack
+    batch, lead = lane // lanes, lane % lanes * T.pack
+    line = tile * BLOCK - call.shift + tl.arange(0, BLOCK)
+    present = (line >= 0) & (line < lines)
+    line = tl.minimum(tl.maximum(line, 0), lines - 1)  # rows that are not there repeat their neighbour
+    head, index = lead + line // call.queries, line % call.queries
+    place = (batch * call.heads + head).to(tl.int64) * call.queries + index
+    q = call.offset + index
+    low, high = q * 0, q * 0 + call.keys
+    if T.mask == 1:
+        bounds = batch.to(tl.int64) * masking.stride + index
+        low, high = tl.load(masking.low + bounds), tl.load(masking.high + bounds)
+    cuts = keys_of(low, high, q + linear.near[0], q + linear.near[1], linear.heading, call.keys, T)
+    return tile, part, lead, place, present, (batch, head, index, q, low, high), cuts
+
+
+@triton.jit
+def rows_at(tensor, row, DIM: tl.constexpr, WIDTH: tl.constexpr, T: tl.constexpr):
+    """The rows of a tensor with an axis of heads and one of queries, `(block_q, WIDTH)`."""
+    batch, head, index, _, _, _ = row
+    d = tl.arange(0, WIDTH)
+    start = tensor.pointer + batch.to(tl.int64) * tensor.batch
+    start = start + head.to(tl.int64) * tensor.head + index.to(tl.int64) * tensor.row
+    return widened(tl.load(start[:, None] + d[None, :], mask=(d < DIM)[None, :], other=0.0), T)
+
+
+@triton.jit
+def blank(T: tl.constexpr):
+    """The state of no key at all."""
+    BLOCK: tl.constexpr = T.block_q
+    LINEAR: tl.constexpr = T.first + T.second + T.away + T.bands + T.heading + T.groups
+    WIDTH: tl.constexpr = T.value_width if T.value_width else 1
+    TOP: tl.constexpr = T.top if T.top else 1
+    zero = tl.zeros([BLOCK], tl.float32)
+    sums = ()
+    for _ in tl.static_range(LINEAR):
+        sums = sums + (zero,)
+    slots = tl.arange(0, TOP)[None, :] + tl.zeros([BLOCK, TOP], tl.int32)
+    best = (tl.full([BLOCK, TOP], -INFINITY, tl.float32), 2147483647 - slots)  # no two slots hold one key
+    m = tl.full([BLOCK], -INFINITY, tl.float32)
+    count = tl.zeros([BLOCK], tl.int32)
+    return m, zero, zero, zero, sums, tl.zeros([BLOCK, WIDTH], tl.float32), count, best
+
+
+@triton.jit
+def fold(state, block, key, value, row, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
+    """The state after this split's whole (or mixed) tiles."""
+    call, scoring, masking, linear = values
+    tile, part, kv, cuts = visit
+    first, last = counted(cuts, tile, masking, WHOLE, T)
+    many = last - first
+    first, last = first + many * part // call.splits, first + many * (part + 1) // call.splits
+    for i in tl.range(first, last, warp_specialize=T.specialise):
+        at, bits = tile_at(i, cuts, masking, WHOLE, T)
+        keys = load_tile(key, row[0], kv, at * T.block_k, call.keys, T.block_k, T.dim, T.width, not WHOLE, T)
+        product = tl.dot(block, keys.T, input_precision=T.precision)
+        k = at * T.block_k + tl.arange(0, T.block_k)
+        s, _, allowed = tile_scores(product, row, k, call, scoring, masking, bits, WHOLE, T)
+        state, p = absorbed(state, s, allowed, row, k, linear, call.keys, WHOLE, T)
+        if T.value_width:
+            values_ = load_tile(
+                value, row[0], kv, at * T.block_k, call.keys, T.block_k, T.value_dim, T.value_width,
+                not WHOLE, T,
+            )  # fmt: skip
+            output = with_values(state[5], p, values_, allowed, WHOLE, T)
+            state = (state[0], state[1], state[2], state[3], state[4], output, state[6], state[7])
+    return state
+
+
+@triton.jit
+def tile_scores(product, row, k, call, scoring, masking, bits, WHOLE: tl.constexpr, T: tl.constexpr):
+    """`scores` of a tile with its queries along the first axis."""
+    batch, head, index, q, low, high = row
+    r, c = tl.arange(0, T.block_q), tl.arange(0, T.block_k)
+    place = (
+        batch, head[:, None], index[:, None], q[:, None], k[None, :], low[:, None], high[:, None],
+        r[:, None], c[None, :],
+    )  # fmt: skip
+    return scores(product, place, call.keys, scoring, masking, bits, WHOLE, T)
+
+
+@triton.jit
+def absorbed(state, s, allowed, row, k, linear, keys, WHOLE: tl.constexpr, T: tl.constexpr):
+    """The state after one tile of scores, its output still without the tile's values; and e^(score − m)."""
+    m, l, u, r, sums, output, count, best = state
+    largest = tl.maximum(m, tl.max(s, 1))
+    if T.top == 1:
+        best = best_of_one(best, m, s, k)
+    if T.top > 1:
+        best = best_of_many(best, s, k, T)
+    held = tl.where(largest == -INFINITY, 0.0, largest)  # −inf − (−inf) never happens
+    x = s - held[:, None]
+    p = tl.exp2(x)
+    shift = tl.where(m == -INFINITY, 0.0, m - held)
+    alpha = tl.where(m == -INFINITY, 0.0, tl.exp2(shift))
+    mass = tl.sum(p, 1)
+    if T.entropy:
+        u = alpha * (u + shift * l) + tl.sum(p * x if WHOLE else tl.where(x > -INFINITY, p * x, 0.0), 1)
+    if T.squares:
+        r = alpha * alpha * r + tl.sum(p * p, 1)
+    if T.allowed:
+        count += T.block_k if WHOLE else tl.sum(allowed.to(tl.int32), 1)
+    terms = linear_terms(p, mass, row, k, linear, keys, WHOLE, T)
+    LINEAR: tl.constexpr = len(terms)
+    fresh = ()
+    for i in tl.static_range(LINEAR):
+        fresh = fresh + (alpha * sums[i] + terms[i],)
+    if T.value_width:
+        output = output * alpha[:, None]
+    return (largest, alpha * l + mass, u, r, fresh, output, count, best), p
+
+
+@triton.jit
+def linear_terms(p, mass, row, k, linear, keys, WHOLE: tl.constexpr, T: tl.constexpr):
+    """Σ p·φ over one tile for every linear statistic, in the order of the channels."""
+    batch, _, _, q, _, _ = row
+    MIDDLE: tl.constexpr = T.block_k // 2
+    BANDS: tl.constexpr = T.bands
+    GROUPS: tl.constexpr = T.groups
+    step = k[None, :] - q[:, None]
+    terms = ()
+    if T.first:
+        middle = MIDDLE if WHOLE else tl.minimum(T.block_k, keys - tl.min(k, 0)) // 2
+        x = (tl.arange(0, T.block_k) - middle).to(tl.float32)[None, :]  # the same numbers for every row
+        away = (tl.min(k, 0) + middle - tl.minimum(tl.maximum(q, 0), keys - 1)).to(tl.float32)
+        first = tl.sum(p * x, 1)
+        terms = terms + (first + away * mass,)
+        if T.second:
+            terms = terms + (tl.sum(p * (x * x), 1) + away * (2.0 * first + away * mass),)
+        if T.away:
+            if WHOLE:  # all keys are on one side of all queries
+                away = (tl.min(k, 0) + middle - q).to(tl.float32)
+                terms = terms + (tl.where(away < 0, -1.0, 1.0) * (first + away * mass),)
+            else:
+                terms = terms + (tl.sum(p * tl.abs(step).to(tl.float32), 1),)
+    for i in tl.static_range(BANDS):
+        if WHOLE:
+            terms = terms + (mass * 0.0,)
+        else:
+            inside = (step >= linear.bands[i][0]) & (step <= linear.bands[i][1])
+            terms = terms + (tl.sum(tl.where(inside, p, 0.0), 1),)
+    if T.heading:
+        if WHOLE:
+            terms = terms + (mass * 0.0,)
+        else:
+            terms = terms + (tl.sum(tl.where((k < linear.heading)[None, :], p, 0.0), 1),)
+    if T.groups:
+        members = tl.load(linear.members + batch.to(tl.int64) * linear.stride + k, mask=k < keys, other=0)
+        for i in tl.static_range(GROUPS):
+            terms = terms + (tl.sum(p * ((members >> i) & 1).to(tl.float32)[None, :], 1),)
+    return terms
+
+
+@triton.jit
+def best_of_one(best, m, s, k):
+    """The largest score so far with its key, the earlier among equals."""
+    scores_, keys = best
+    top = tl.max(s, 1)
+    where = tl.min(tl.where(s == top[:, None], k[None, :], 2147483647), 1)
+    wins = (top > m) | ((top == m) & (where[:, None] < keys).reshape(m.shape))
+    keys = tl.where(wins[:, None], where[:, None], keys)
+    return tl.where(wins[:, None], top[:, None], scores_), keys
+
+
+@triton.jit
+def best_of_many(best, s, k, T: tl.constexpr):
+    """The T.top largest scores so far with their keys, in no order: the tile's largest take the places of the least."""
+    scores_, keys = best
+    TOP: tl.constexpr = T.top
+    for _ in tl.static_range(TOP):
+        top = tl.max(s, 1)
+        where = tl.min(tl.where(s == top[:, None], k[None, :], 2147483647), 1)
+        least = tl.min(scores_, 1)
+        last = tl.max(tl.where(scores_ == least[:, None], keys, -1), 1)
+        wins = (top > -INFINITY) & ((top > least) | ((top == least) & (where < last)))
+        slot = wins[:, None] & (scores_ == least[:, None]) & (keys == last[:, None])
+        scores_, keys = tl.where(slot, top[:, None], scores_), tl.where(slot, where[:, None], keys)
+        s = tl.where(k[None, :] == where[:, None], -INFINITY, s)
+    return scores_, keys
+
+
+@triton.jit
+def with_values(output, p, values, allowed, WHOLE: tl.constexpr, T: tl.constexpr):
+    """output + p · values, where NaN and inf of a blocked key stay out: its weight is 0, and 0 · NaN is NaN."""
+    if WHOLE:
+        output = tl.dot(rounded(p, values, T), values, output, input_precision=T.precision)
+    else:
+        good = finite(values)
+        clean = tl.where(good, values, 0.0)
+        output = tl.dot(rounded(p, values, T), clean, output, input_precision=T.precision)
+        if tl.min(tl.min(good.to(tl.int32), 1), 0) == 0:
+            # one product counts them all: in 256ths inf, in ones −inf, in 256s NaN, of which a tile holds at most 128
+            kind = tl.where(values == INFINITY, 0.00390625, tl.where(values == -INFINITY, 1.0, 256.0))
+            met = tl.dot(allowed.to(values.dtype), tl.where(good, 0.0, kind).to(values.dtype))
+            both = (met - tl.floor(met) > 0) & (met >= 1)
+            infinite = tl.where(met >= 1, -INFINITY, INFINITY)
+            output += tl.where((met >= 256) | both, float("nan"), tl.where(met > 0, infinite, 0.0))
+    return output
+
+
+@triton.jit
+def store(state, results, part, place, present, T: tl.constexpr):
+    """Write the state of this program's rows."""
+    m, l, u, r, sums, output, count, best = state
+    CHANNELS: tl.constexpr = 2 + T.entropy + T.squares + len(sums)
+    LINEAR: tl.constexpr = len(sums)
+    target = results.sums + part.to(tl.int64) * CHANNELS * results.lines + place
+    tl.store(target, m, mask=present)
+    tl.store(target + results.lines, l, mask=present)
+    at = target + 2 * tl.cast(results.lines, tl.int64)
+    if T.entropy:
+        tl.store(at, u, mask=present)
+        at += results.lines
+    if T.squares:
+        tl.store(at, r, mask=present)
+        at += results.lines
+    for i in tl.static_range(LINEAR):
+        tl.store(at, sums[i], mask=present)
+        at += results.lines
+    line = part.to(tl.int64) * results.lines + place
+    if T.value_width:
+        v = tl.arange(0, T.value_width)
+        there = present[:, None] & (v < T.value_dim)[None, :]
+        tl.store(results.output + line[:, None] * T.value_dim + v[None, :], output, mask=there)
+    if T.allowed:
+        tl.store(results.allowed + line, count, mask=present)
+    if T.top:
+        slot = line[:, None] * T.top + tl.arange(0, T.top)[None, :]
+        tl.store(results.best + slot, best[0], mask=present[:, None])
+        tl.store(results.keys + slot, best[1], mask=present[:, None])

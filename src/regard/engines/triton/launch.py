@@ -1,0 +1,192 @@
+"""From a call to what the kernels are told: sizes, scoring, masking and traits. Knows when Triton is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache, wraps
+from importlib.util import find_spec
+from typing import Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.axes import Sizes
+from regard.bias import Alibi, Bias, Dense, Relative
+from regard.columns import Column
+from regard.engines.triton import traits as bundle
+from regard.engines.triton.intervals import interval, spans
+from regard.engines.triton.lists import lists_of
+from regard.engines.triton.plans import Plan, plan
+from regard.engines.triton.traits import Call, Linear, Masking, Scoring, Traits, power
+from regard.errors import require
+from regard.spec import Spec
+from regard.statistics import Wanted
+
+EVERYWHERE = (-(1 << 30), 1 << 30)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+NOWHERE = (1 << 30, -(1 << 30))  # a band that holds nothing
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One kernel's view of a call: everything but its own inputs and outputs."""
+
+    call: Call
+    scoring: Scoring
+    masking: Masking
+    linear: Linear
+    traits: Traits
+    plan: Plan
+
+    @property
+    def arguments(self) -> tuple[Call, Scoring, Masking, Linear, Traits]:
+        """What the kernels of the rows and of their gradients are told after their inputs and outputs."""
+        return self.call, self.scoring, self.masking, self.linear, self.traits
+
+    @property
+    def options(self) -> dict[str, int]:
+        """How Triton launches it."""
+        return {"num_warps": self.plan.warps, "num_stages": self.plan.stages}
+
+
+def on_device(
+    fold: Callable[Concatenate[Tensor, Arguments], Result],
+) -> Callable[Concatenate[Tensor, Arguments], Result]:
+    """The fold on its query's own GPU, which need not be the current one: Triton launches on that."""
+
+    @wraps(fold)
+    def run(query: Tensor, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with torch.cuda.device_of(query):
+            return fold(query, *args, **kwargs)
+
+    return run
+
+
+def installed() -> bool:
+    """Whether Triton can be imported."""
+    return find_spec("triton") is not None
+
+
+def interpreted() -> bool:
+    """Whether kernels run in Triton's interpreter, as TRITON_INTERPRET=1 asks for: slow, and on any device."""
+    return installed() and bool(require("triton", extra="cuda").knobs.runtime.interpret)
+
+
+@cache
+def capability(device: torch.device) -> tuple[int, int]:
+    """Generation of the GPU; the interpreter stands for the oldest."""
+    return torch.cuda.get_device_capability(device) if device.type == "cuda" else (8, 0)
+
+
+def setting(
+    kernel: str, query: Tensor, sizes: Sizes, spec: Spec, want: Wanted, *, transposed: bool, pack: int = 1
+) -> Setting:
+    """How a kernel of the table of plans runs on a call.
+
+    Args:
+        transposed: whether it walks the queries of a tile of keys.
+        pack: heads of a group whose queries stand in one tile.
+    """
+    width = max(power(sizes.dim), power(sizes.value_dim))
+    dense = isinstance(spec.bias, Dense)
+    chosen = plan(kernel, query.element_size(), width, capability(query.device), dense)
+    linear = linear_of(want.columns, sizes, query.device)
+    limits = None
+    if spec.mask is not None:
+        limits = interval(spec.mask, sizes.queries, sizes.keys, spec.offset, query.device)
+        if limits is None:
+            side = min(chosen.block_q, chosen.block_k)
+            chosen, pack = replace(chosen, block_q=side, block_k=side), 1
+    blocks, blocking = (chosen.block_q, chosen.block_k), isinstance(spec.bias, Dense | Relative)
+    shift = spec.offset % blocks[0] if pack == 1 else 0
+    if spec.mask is None:
+        kind, masking = bundle.EVERYTHING, Masking()
+    elif limits is not None:
+        kind = bundle.INTERVALS
+        masking = Masking(
+            low=limits[0],
+            high=limits[1],
+            stride=sizes.queries if limits[0].shape[0] > 1 else 0,
+            spans=spans(limits, sizes.keys, shift, blocks) if transposed else None,
+        )
+    else:
+        kind = bundle.LISTED
+        near = EVERYWHERE if blocking else linear.near
+        lists = lists_of(spec.mask, sizes, spec.offset, blocks[0], near, linear.heading, query.device)
+        masking = lists.by_key() if transposed else lists.by_query()
+    kinds = [column.kind for column in want.columns]
+    chosen_traits = Traits(
+        dim=sizes.dim,
+        value_dim=sizes.value_dim if want.output else 0,
+        width=power(sizes.dim),
+        value_width=power(sizes.value_dim) if want.output and sizes.value_dim else 0,
+        block_q=blocks[0],
+        block_k=blocks[1],
+        group=sizes.group,
+        pack=pack,
+        mask=kind,
+        bias=_KINDS.get(type(spec.bias), bundle.NO_BIAS),
+        blocks=blocking,
+        softcap=spec.softcap is not None,
+        precision="ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32",
+        widen=query.dtype == torch.bfloat16 and interpreted(),
+        specialise=chosen.specialise,
+        entropy=want.entropy,
+        squares=want.squares,
+        allowed=want.count,
+        top=1 << (want.top - 1).bit_length() if want.top else 0,
+        first=any(kind in MOMENTS for kind in kinds),
+        second="square" in kinds,
+        away="distance" in kinds,
+        bands=kinds.count("band"),
+        heading=kinds.count("first"),
+        groups=kinds.count("group"),
+    )
+    call = Call(sizes.heads, sizes.queries, sizes.keys, spec.offset, shift, 1)
+    return Setting(call, scoring_of(spec), masking, linear, chosen_traits, chosen)
+
+
+_KINDS = {Dense: bundle.DENSE, Alibi: bundle.ALIBI, Relative: bundle.RELATIVE}
+MOMENTS = ("position", "square", "distance")
+OTHERS = ("band", "first", "group")  # in the order of the kernels' sums
+
+
+def scoring_of(spec: Spec) -> Scoring:
+    """Factors and bias; strides are 0 where the bias is broadcast."""
+    values, strides, reach = None, (0, 0, 0, 0), 0
+    if spec.bias is not None:
+        values, strides, reach = _bias_of(spec.bias)
+    return Scoring(spec.scale, spec.softcap or 1.0, values, strides, reach)
+
+
+def _bias_of(bias: Bias) -> tuple[Tensor, tuple[int, int, int, int], int]:
+    values = bias.parameter
+    assert values is not None
+    values = values.detach()
+    if isinstance(bias, Dense):
+        batch, head, row, column = (
+            0 if size == 1 else stride for size, stride in zip(values.shape, values.stride(), strict=True)
+        )
+        return values, (batch, head, row, column), 0
+    values = values.contiguous()
+    if isinstance(bias, Alibi):
+        return values, (0, 1, 0, 0), 0
+    return values, (0, values.shape[1] if values.shape[0] > 1 else 0, 0, 0), values.shape[1] // 2
+
+
+def linear_of(columns: tuple[Column, ...], sizes: Sizes, device: torch.device) -> Linear:
+    """The linear statistics that are no moments: bands, first keys, groups as bits of one word per key."""
+    bands = tuple((column.low, column.high) for column in columns if column.kind == "band")
+    heading = max((column.count for column in columns if column.kind == "first"), default=0)
+    members = [column.members for column in columns if column.members is not None]
+    near = NOWHERE
+    if bands or any(column.kind == "distance" for column in columns):
+        near = (min(0, *(low for low, _ in bands)), max(0, *(high for _, high in bands))) if bands else (0, 0)
+    if not members:
+        return Linear(bands, heading, near, None, 0)
+    word = torch.zeros(sizes.batch, sizes.keys, dtype=torch.int32, device=device)
+    for place, member in enumerate(members):
+        word |= member.to(device).to(torch.int32) << place
+    return Linear(bands, heading, near, word, sizes.keys)

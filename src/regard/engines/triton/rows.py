@@ -1,0 +1,190 @@
+"""The first fold on the host: results in memory, the launch, partial states merged, and the state that is read.
+
+Knows the layout of the kernel's sums; the kernel is `kernels.rows`, the gradient is in `gradient`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.axes import Sizes, sizes_of
+from regard.engines.tiles.rows import blank
+from regard.engines.triton import gradient
+from regard.engines.triton.launch import MOMENTS, OTHERS, Setting, on_device, setting
+from regard.engines.triton.plans import splits_of
+from regard.engines.triton.traits import Results, contiguous_rows, describable, rows_of
+from regard.spec import Spec
+from regard.state import State, identity
+from regard.statistics import Wanted
+from regard.tiles import without_autocast
+
+FEW = 16  # queries of a head below which the heads of a group share a tile
+
+
+def rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
+    """Fold the keys of every query into a state; differentiable in query, key and value."""
+    inputs = [t for t in (query, key, value) if t is not None]
+    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
+        return State(*_Fold.apply(query, key, value, spec, want))
+    return fold(query, key, value, spec, want)
+
+
+@without_autocast
+@on_device
+@torch.no_grad()
+def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
+    """The states of all rows."""
+    if value is None or not want.output:
+        value, want = None, replace(want, output=False)
+    sizes = sizes_of(query, key, value)
+    if sizes.keys == 0 or query.shape[:3].numel() == 0:
+        return identity(blank(query, sizes, want))
+    pack = sizes.group if sizes.queries < FEW else 1
+    here = setting("rows", query, sizes, spec, want, transposed=False, pack=pack)
+    traits, call = here.traits, here.call
+    tiles = math.ceil((sizes.queries * traits.pack + call.shift) / traits.block_q)
+    programs = tiles * sizes.batch * (sizes.heads // traits.pack)
+    splits = splits_of(programs, sizes.keys, traits.block_k)
+    results = _results(query, sizes, here, splits)
+    from regard.engines.triton.kernels.merging import CHUNK, merge_kernel
+    from regard.engines.triton.kernels.rows import rows_kernel
+
+    query, key = contiguous_rows(query), contiguous_rows(key)
+    values = key if value is None else contiguous_rows(value)
+    sources: list[Any] = [rows_of(key), rows_of(values)]
+    if here.plan.descriptors and describable(key) and describable(values):
+        traits = traits._replace(descriptors=True)
+        widths = traits.width, traits.value_width or traits.width
+        sources = [_descriptor(t, traits.block_k, w) for t, w in zip((key, values), widths, strict=True)]
+    rows_kernel[(programs * splits,)](
+        rows_of(query), *sources, results, call._replace(splits=splits), here.scoring, here.masking,
+        here.linear, traits,
+        **here.options,
+    )  # fmt: skip
+    merged = results
+    if splits > 1:
+        merged = _results(query, sizes, here, 1)
+        grid = (results.lines, max(1, math.ceil(sizes.value_dim / CHUNK.value)))
+        merge_kernel[grid](results, merged, splits, 1 << (splits - 1).bit_length(), traits)
+    return _state(results, merged, query, sizes, want, here)
+
+
+def _descriptor(tensor: Tensor, block: int, width: int) -> Any:
+    """What the tensor memory accelerator needs to fetch tiles of rows of one head."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor(tensor, list(tensor.shape), list(tensor.stride()), [1, 1, block, width])
+
+
+def _results(query: Tensor, sizes: Sizes, here: Setting, splits: int) -> Results:
+    """Memory for the states of all rows, one for each split."""
+    traits = here.traits
+    lines = sizes.batch * sizes.heads * sizes.queries
+
+    def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(splits, *shape, dtype=dtype, device=query.device)
+
+    return Results(
+        sums=new(channels(here), lines),
+        output=new(lines, sizes.value_dim) if traits.value_width else None,
+        allowed=new(lines, dtype=torch.int32) if traits.allowed else None,
+        best=new(lines, traits.top) if traits.top else None,
+        keys=new(lines, traits.top, dtype=torch.int32) if traits.top else None,
+        lines=lines,
+    )
+
+
+def channels(here: Setting) -> int:
+    """How many sums the kernel keeps for a row."""
+    t = here.traits
+    return 2 + t.entropy + t.squares + t.first + t.second + t.away + t.bands + t.heading + t.groups
+
+
+def _state(
+    results: Results, merged: Results, query: Tensor, sizes: Sizes, want: Wanted, here: Setting
+) -> State:
+    """The state in nats and absolute positions, its sums in float64."""
+    shape = (sizes.batch, sizes.heads, sizes.queries)
+    sums = iter(merged.sums[0].view(-1, *shape))
+    m = next(sums).double() * math.log(2)
+    stored = m.float()
+    l = next(sums).double()
+    # m is rounded to float32: the sums are moved to the rounded one, so that e^(score − lse) stays exact
+    moved = torch.where(stored.isfinite(), m - stored, 0.0)
+    factor = moved.exp()
+    u = next(sums).double() * math.log(2) if want.entropy else None
+    r = next(sums).double() * factor.square() if want.squares else None
+    c = _columns(list(sums), l, sizes, want, here) * factor[..., None] if want.columns else None
+    best, keys = _best(results, shape, want.top)
+    return State(
+        m=stored,
+        l=l * factor,
+        u=None if u is None else (u + moved * l) * factor,
+        r=r,
+        o=None if merged.output is None else merged.output.view(*shape, -1),
+        c=c,
+        count=None if results.allowed is None else results.allowed.sum(0).view(shape),
+        top_scores=best,
+        top_keys=keys,
+    )
+
+
+def _columns(sums: list[Tensor], l: Tensor, sizes: Sizes, want: Wanted, here: Setting) -> Tensor:
+    """Σ p·φ in the order of `want.columns`, from moments that are counted from the query's own position."""
+    traits = here.traits
+    rest = iter([t.double() for t in sums])
+    q = torch.arange(here.call.offset, here.call.offset + sizes.queries, device=l.device, dtype=l.dtype)
+    centre = q.clamp(0, sizes.keys - 1)  # from which the kernel counts
+    first = next(rest) if traits.first else l
+    second = next(rest) if traits.second else l
+    moments = {
+        "position": first + centre * l,
+        "square": second + 2 * centre * first + centre.square() * l,
+    }
+    if traits.away:
+        moments["distance"] = next(rest)
+    kinds = {kind: [next(rest) for column in want.columns if column.kind == kind] for kind in OTHERS}
+    pools = {kind: iter(tensors) for kind, tensors in kinds.items()}
+    return torch.stack(
+        [moments[c.kind] if c.kind in MOMENTS else next(pools[c.kind]) for c in want.columns], -1
+    )
+
+
+def _best(results: Results, shape: tuple[int, ...], top: int) -> tuple[Tensor | None, Tensor | None]:
+    """The largest scores of all splits in descending order, the earlier key first among equals."""
+    if results.best is None or results.keys is None:
+        return None, None
+    scores, keys = (t.movedim(0, 1).flatten(1) for t in (results.best, results.keys))
+    if scores.shape[1] > 1:
+        order = keys.argsort(dim=1)
+        order = order.gather(1, scores.gather(1, order).argsort(dim=1, descending=True, stable=True))
+        scores, keys = scores.gather(1, order)[:, :top], keys.gather(1, order)[:, :top]
+    keys = torch.where(scores == -torch.inf, -1, keys.long())
+    return (scores * math.log(2)).view(*shape, top), keys.view(*shape, top)
+
+
+class _Fold(torch.autograd.Function):
+    """The fold with its gradient. m, counts and top keys are constants: every reading is the same for any m."""
+
+    @staticmethod
+    def forward(ctx, query, key, value, spec, want):  # type: ignore[no-untyped-def]
+        state = fold(query, key, value, spec, want)
+        ctx.save_for_backward(query, key, value, state.m, state.l)
+        ctx.spec, ctx.want = spec, want
+        ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
+        constants = (state.m, state.count, state.top_scores, state.top_keys)
+        ctx.mark_non_differentiable(*(t for t in constants if t is not None))
+        return tuple(getattr(state, f.name) for f in fields(State))
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, _m, l, u, r, o, c, *_):  # type: ignore[no-untyped-def]
+        query, key, value, m, mass = ctx.saved_tensors
+        grads = State(m=m, l=l, u=u, r=r, o=o, c=c)
+        shares = gradient.pull(query, key, value, ctx.spec, ctx.want, grads, mass, ctx.needs_input_grad)
+        return (*shares[:3], None, None)

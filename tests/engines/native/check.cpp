@@ -1,0 +1,244 @@
+// Checks every build of the folds that this processor runs against double precision, on small cases drawn at random:
+//     check [cases] [seed] [build …]
+// This is the program that the sanitizers, valgrind and an emulated processor run: it needs neither Python nor torch.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <algorithm>
+
+#include "check_case.h"
+
+extern "C" {
+const char* regard_build(int i, int* runs);
+int regard_rows(int build, const RegardCall* call, const RegardWant* want, const RegardState* state);
+int regard_columns(int build, const RegardCall* call, const RegardColumns* columns);
+int regard_gradients(int build, const RegardCall* call, const RegardWant* want, const RegardGradient* gradient);
+}
+
+namespace {
+
+constexpr int64_t TOP = 3, CELL_BITS = 3, FIRST = 2, LOW = -4, HIGH = 1;
+enum { POSITION, SQUARE, DISTANCE, FIRST_MASS, BAND_MASS, GROUP_MASS, COLUMNS };
+constexpr double BOUND = 1e-4;  // of a float32 computation: a wrong pair of a hundred changes far more
+
+int failures = 0;
+
+void expect(const Case& drawn, const char* build, const char* what, double got, double wanted, double size) {
+  // an infinite value times a weight that float32 cannot hold is NaN
+  bool same = got == wanted || fabs(got - wanted) <= BOUND * (size + fabs(wanted)) || (!isfinite(got) && !isfinite(wanted));
+  if (same || ++failures > 20) return;
+  const RegardCall& c = drawn.call;
+  printf("%s, %s: got %g, wanted %g (heads %d/%d, queries %d, keys %d, dim %d, value_dim %d, offset %d, type %d, mask %d, "
+         "bias %d, softcap %g)\n", build, what, got, wanted, (int)c.heads, (int)c.kv_heads, (int)c.queries, (int)c.keys,
+         (int)c.dim, (int)c.value_dim, (int)c.offset, (int)c.type, (int)drawn.mask_kind, (int)c.bias_kind, c.softcap);
+}
+
+// The state of all rows, each array as long as it must be.
+struct Rows {
+  Array<float> m, o, top_scores;
+  Array<double> l, u, r, c;
+  Array<int64_t> count, top_keys;
+  RegardState state;
+
+  explicit Rows(const RegardCall& call) {
+    int64_t rows = call.batch * call.heads * call.queries;
+    m.resize(rows), l.resize(rows), u.resize(rows), r.resize(rows), c.resize(rows * COLUMNS), count.resize(rows);
+    o.resize(rows * call.value_dim), top_scores.resize(rows * TOP), top_keys.resize(rows * TOP);
+    state = {m.data(), l.data(), u.data(), r.data(), c.data(), o.data(), count.data(), top_scores.data(), top_keys.data()};
+  }
+};
+
+// What a row is: its scores, the largest of them, and its weights; an empty row has only zeros.
+struct Truth {
+  Array<double> scores, weights;
+  double largest = -INFINITE, mass = 0;
+  int64_t allowed = 0, query, head, batch;
+
+  Truth(const Case& drawn, int64_t row) {
+    const RegardCall& call = drawn.call;
+    query = row % call.queries, head = row / call.queries % call.heads, batch = row / call.queries / call.heads;
+    for (int64_t key = 0; key < call.keys; key++) {
+      scores.push_back(drawn.score(batch, head, query, key));
+      allowed += scores.back() != -INFINITE;
+      largest = std::max(largest, scores.back());
+    }
+    for (double score : scores) mass += allowed ? exp(score - largest) : 0;
+    for (double score : scores) weights.push_back(allowed ? exp(score - largest) / mass : 0);
+  }
+};
+
+// φ of every linear column.
+void columns_of(const RegardCall& call, const Array<uint8_t>& group, const Truth& row, int64_t key, double* phi) {
+  int64_t away = key - call.offset - row.query;
+  phi[POSITION] = (double)key, phi[SQUARE] = (double)(key * key), phi[DISTANCE] = fabs((double)away);
+  phi[FIRST_MASS] = key < FIRST, phi[BAND_MASS] = LOW <= away && away <= HIGH;
+  phi[GROUP_MASS] = group[row.batch * call.keys + key];
+}
+
+void check_row(const Case& drawn, const char* build, const Rows& got, const Array<uint8_t>& group, int64_t at) {
+  const RegardCall& call = drawn.call;
+  Truth row(drawn, at);
+  Array<double> sorted = row.scores;
+  std::sort(sorted.rbegin(), sorted.rend());
+  auto check = [&](const char* what, double x, double wanted, double size) { expect(drawn, build, what, x, wanted, size); };
+
+  check("count", (double)got.count[at], (double)row.allowed, 0);
+  for (int64_t i = 0; i < TOP; i++) {
+    int64_t key = got.top_keys[at * TOP + i];
+    double wanted = i < call.keys ? sorted[i] : -INFINITE;
+    check("top score", got.top_scores[at * TOP + i], wanted, 1);
+    check("score of a top key", key < 0 ? -INFINITE : row.scores[key], wanted, 1);
+  }
+  double entropy = 0, squares = 0, columns[COLUMNS] = {};
+  Array<double> output(call.value_dim);
+  for (int64_t key = 0; key < call.keys; key++) {
+    if (row.scores[key] == -INFINITE) continue;
+    double w = row.weights[key], phi[COLUMNS];
+    columns_of(call, group, row, key, phi);
+    if (w > 0) entropy -= w * log(w);
+    squares += w * w;
+    for (int64_t i = 0; i < COLUMNS; i++) columns[i] += w * phi[i];
+    for (int64_t d = 0; d < call.value_dim; d++) output[d] += w * drawn.value(row.batch, row.head, key, d);
+  }
+  double l = row.allowed ? got.l[at] : 1;
+  check("lse", got.m[at] + log(l), row.largest + (row.allowed ? log(row.mass) : 0), 1);
+  check("entropy", log(l) - got.u[at] / l, entropy, 1);
+  check("squares", got.r[at] / (l * l), squares, 1);
+  double reach = (double)(call.keys + call.queries), sizes[COLUMNS] = {reach, reach * reach, reach, 1, 1, 1};
+  const char* names[COLUMNS] = {"position", "square", "distance", "first", "band", "group"};
+  for (int64_t i = 0; i < COLUMNS; i++) check(names[i], got.c[at * COLUMNS + i] / l, columns[i], sizes[i]);
+  for (int64_t d = 0; d < call.value_dim; d++) check("output", got.o[at * call.value_dim + d] / l, output[d], 1);
+}
+
+struct Wanted {
+  Array<uint8_t> group;
+  int64_t band = BAND_MASS, low = LOW, high = HIGH, place = GROUP_MASS;
+  RegardWant want;
+
+  Wanted(Random& random, const RegardCall& call) {
+    for (int64_t i = 0; i < call.batch * call.keys; i++) group.push_back((uint8_t)random.below(2));
+    want = {1, 1, 1, 1, TOP, COLUMNS, POSITION, SQUARE, DISTANCE, FIRST_MASS, FIRST, 1, &band, &low, &high, 1,
+            &place, group.data(), call.keys, call.batch * call.keys};
+  }
+};
+
+void fail(const char* build, const char* what) {
+  printf("%s: %s\n", build, what);
+  failures++;
+}
+
+Rows check_rows(const Case& drawn, const Wanted& wanted, int number, const char* build) {
+  const RegardCall& call = drawn.call;
+  RegardCall alone = call;
+  alone.threads = 1;
+  Rows got(call), again(call);
+  if (regard_rows(number, &call, &wanted.want, &got.state)) fail(build, "the rows could not run");
+  for (int64_t row = 0; row < (int64_t)got.m.size(); row++) check_row(drawn, build, got, wanted.group, row);
+  regard_rows(number, &alone, &wanted.want, &again.state);
+  if (memcmp(got.u.data(), again.u.data(), 8 * got.u.size()) || memcmp(got.o.data(), again.o.data(), 4 * got.o.size()))
+    fail(build, "the rows' bits depend on the number of threads");
+  return got;
+}
+
+void check_columns(const Case& drawn, int number, const char* build) {
+  const RegardCall& call = drawn.call;
+  int64_t heads = call.batch * call.heads, start = call.offset >> CELL_BITS, keys = call.keys;
+  int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1, grid_k = ((keys - 1) >> CELL_BITS) + 1;
+  Array<double> sums(heads * keys), tops(heads * keys), total(heads * grid_q * grid_k), peak(total.size());
+  Array<float> lse;
+  for (int64_t at = 0; at < heads * call.queries; at++) {
+    Truth row(drawn, at);
+    lse.push_back((float)(row.largest + (row.allowed ? log(row.mass) : 0)));
+    int64_t head = at / call.queries, cell_q = ((call.offset + row.query) >> CELL_BITS) - start;
+    for (int64_t key = 0; key < keys; key++) {
+      int64_t cell = (head * grid_q + cell_q) * grid_k + (key >> CELL_BITS);
+      double w = row.weights[key];
+      sums[head * keys + key] += w, tops[head * keys + key] = std::max(tops[head * keys + key], w);
+      total[cell] += w, peak[cell] = std::max(peak[cell], w);
+    }
+  }
+  Array<float> got_sums(sums.size()), got_tops(sums.size()), got_total(total.size()), got_peak(total.size());
+  RegardColumns columns = {lse.data(), got_sums.data(), got_tops.data(), 1 << CELL_BITS, grid_q, grid_k,
+                           got_total.data(), got_peak.data()};
+  if (regard_columns(number, &call, &columns)) fail(build, "the columns could not run");
+  for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received", got_sums[i], sums[i], 1);
+  for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received_max", got_tops[i], tops[i], 1);
+  for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map, total", got_total[i], total[i], 1);
+  for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map, peak", got_peak[i], peak[i], 1);
+}
+
+template <class T>
+void compare(const Case& drawn, const char* build, const char* what, const Array<T>& got, const Array<double>& wanted) {
+  double size = 1;
+  for (double x : wanted) size = std::max(size, fabs(x));
+  for (size_t i = 0; i < got.size(); i++) expect(drawn, build, what, got[i], wanted[i], size);
+}
+
+// The gradient of Σ g · state, with the state's own m as the constant that it is.
+void check_gradients(Random& random, const Case& drawn, const Wanted& wanted, const Rows& state, int number, const char* build) {
+  const RegardCall& call = drawn.call;
+  int64_t rows = call.batch * call.heads * call.queries, kv_rows = call.batch * call.kv_heads * call.keys;
+  Array<double> l, u, r, c, query(rows * call.dim), key(kv_rows * call.dim), value(kv_rows * call.value_dim);
+  Array<double> table(drawn.bias.size());
+  Array<float> o;
+  for (int64_t i = 0; i < rows; i++) l.push_back(random.number()), u.push_back(random.number()), r.push_back(random.number());
+  for (int64_t i = 0; i < rows * call.value_dim; i++) o.push_back(random.number());
+  for (int64_t i = 0; i < rows * COLUMNS; i++) c.push_back(random.number() / (double)(call.keys * call.keys));
+  for (int64_t at = 0; at < rows; at++) {
+    Truth row(drawn, at);
+    int64_t kv_head = row.batch * call.kv_heads + row.head / (call.heads / call.kv_heads);
+    for (int64_t k = 0; k < call.keys; k++) {
+      if (row.scores[k] == -INFINITE) continue;
+      double x = row.scores[k] - state.m[at], p = exp(x), slope = l[at] + u[at] * (x + 1) + 2 * r[at] * p, phi[COLUMNS];
+      columns_of(call, wanted.group, row, k, phi);
+      for (int64_t i = 0; i < COLUMNS; i++) slope += c[at * COLUMNS + i] * phi[i];
+      for (int64_t d = 0; d < call.value_dim; d++) {
+        slope += o[at * call.value_dim + d] * drawn.value(row.batch, row.head, k, d);
+        value[(kv_head * call.keys + k) * call.value_dim + d] += p * o[at * call.value_dim + d];
+      }
+      slope *= p;
+      if (!table.empty()) table[drawn.bias_at(row.head, row.query, k)] += slope * drawn.slope_of_bias(row.query, k);
+      slope *= call.scale * drawn.slope_of_softcap(row.batch, row.head, row.query, k);
+      for (int64_t d = 0; d < call.dim; d++) {
+        query[at * call.dim + d] += slope * drawn.tensors[1].at(row.batch, row.head / (call.heads / call.kv_heads), k, d);
+        key[(kv_head * call.keys + k) * call.dim + d] += slope * drawn.tensors[0].at(row.batch, row.head, row.query, d);
+      }
+    }
+  }
+  Array<float> got_query(query.size()), got_key(key.size()), got_value(value.size());
+  Array<double> bias(drawn.bias.size());
+  RegardGradient gradient = {};
+  gradient.m = state.m.data(), gradient.l = l.data(), gradient.u = u.data(), gradient.r = r.data(), gradient.c = c.data();
+  gradient.o = o.data(), gradient.query = got_query.data(), gradient.key = got_key.data(), gradient.value = got_value.data();
+  gradient.bias = bias.empty() ? nullptr : bias.data(), gradient.bias_count = (int64_t)bias.size();
+  memcpy(gradient.bias_stride, call.bias_stride, sizeof(call.bias_stride));
+  if (call.bias_kind == REGARD_ALIBI) gradient.bias_stride[1] = 1;
+  if (regard_gradients(number, &call, &wanted.want, &gradient)) fail(build, "the gradients could not run");
+  compare(drawn, build, "gradient of the query", got_query, query);
+  compare(drawn, build, "gradient of the key", got_key, key);
+  compare(drawn, build, "gradient of the value", got_value, value);
+  compare(drawn, build, "gradient of the bias", bias, table);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  int cases = count > 1 ? atoi(arguments[1]) : 100, runs, ran = 0;
+  for (int number = 0; const char* build = regard_build(number, &runs); number++) {
+    bool wanted = count <= 3;
+    for (int i = 3; i < count; i++) wanted = wanted || !strcmp(arguments[i], build);
+    if (!runs || !wanted) continue;
+    Random random = {count > 2 ? (uint64_t)atoll(arguments[2]) | 1 : 1};
+    for (int i = 0; i < cases; i++) {
+      Case drawn(random);
+      Wanted wanted(random, drawn.call);
+      Rows state = check_rows(drawn, wanted, number, build);
+      check_columns(drawn, number, build);
+      if (!drawn.broken) check_gradients(random, drawn, wanted, state, number, build);
+    }
+    printf("%s: %d cases\n", build, cases);
+    ran++;
+  }
+  printf("%d wrong\n", failures);
+  return failures > 0 || ran == 0;
+}
