@@ -39,7 +39,7 @@ bench: $(VENV)/.test ## measure again, into benchmarks/
 	$(BIN)/python -m benchmarks
 
 proof: $(VENV)/.test ## thousands of drawn calls, gradients and laws of every engine, against float64
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) tests/engines/proof_cases.py tests/engines/proof_gradients.py tests/engines/proof_laws.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) -o python_functions="test_* proof_*" tests/engines/proof_*.py tests/engines/native/test_backward.py
 
 sanitize: ## the C++ code under the sanitizers for addresses and undefined behaviour, then under valgrind
 	scripts/sanitize.sh

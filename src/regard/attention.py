@@ -195,7 +195,10 @@ def _with_sink(state: State, spec: Spec) -> State:
 def _output(state: State, query: Tensor, sizes: Sizes) -> Tensor:
     if state.o is None:
         return query.new_zeros((sizes.batch, sizes.heads, sizes.queries, sizes.value_dim))
-    return (state.o / state.filled[..., None].to(state.o.dtype)).to(query.dtype)
+    total = state.filled[..., None].to(state.o.dtype)
+    if state.o.requires_grad or torch.compiler.is_compiling():
+        return (state.o / total).to(query.dtype)
+    return state.o.div_(total).to(query.dtype)  # in place: a second output of a long text would be felt
 
 
 def _cell(grid: int | None, sizes: Sizes, spec: Spec) -> int:

