@@ -46,7 +46,12 @@ REGARD_INLINE vf sum_each(vf* x) {
   return x[0];
 }
 
+constexpr int MOST_SUMS = LANES == 16 ? 16 : 8;  // vectors that sum in registers, with room for what they add
+constexpr int at_most(int a, int b) { return a < b ? a : b; }
+
 constexpr int64_t AHEAD = 8192;  // bytes from what is read to what is asked for
+// Into the second cache: asked for in the first, lines wait in its few places for misses, and reading takes longer.
+#define REGARD_SOON(address) __builtin_prefetch(address, 0, 2)
 
 // Rows of a tensor, read in order; `ahead` numbers further lies what will be read soon.
 template <class T>
@@ -63,13 +68,19 @@ static inline Stream<T> stream_of(const T* rows, int64_t stride, int64_t width) 
 }
 
 // products[row], lane by lane: each of ROWS rows times one row of the stream.
-template <int ROWS, class T>
+template <int ROWS, int WIDE, class T>
 REGARD_INLINE void multiply(const float* ours, const Stream<T>& stream, int64_t j, vf (*products)[LANES], int64_t at) {
   vf total[ROWS] = {};
   const T* row = stream.row(j);
   int64_t d = 0, mine = padded(stream.width);
-  for (; d + LANES <= stream.width; d += LANES) {
-    __builtin_prefetch(row + d + stream.ahead);
+  // Unrolled, so that little stands between two loads: a processor looks a few hundred instructions ahead.
+  for (; d + WIDE * LANES <= stream.width; d += WIDE * LANES)
+    REGARD_UNROLL for (int w = 0; w < WIDE; w++) {
+      REGARD_SOON(row + d + w * LANES + stream.ahead);
+      vf x = wide(row + d + w * LANES);
+      REGARD_UNROLL for (int r = 0; r < ROWS; r++) total[r] += load(ours + r * mine + d + w * LANES) * x;
+    }
+  for (; WIDE > 1 && d + LANES <= stream.width; d += LANES) {
     vf x = wide(row + d);
     REGARD_UNROLL for (int r = 0; r < ROWS; r++) total[r] += load(ours + r * mine + d) * x;
   }
@@ -88,15 +99,12 @@ static inline void multiply_rows(const float* ours, int64_t rows, const Stream<T
   int64_t r = 0, mine = padded(stream.width);
   for (; r + ROWS <= rows; r += ROWS) {
     vf each[ROWS][LANES];
-    for (int64_t j = 0; j < LANES; j++) multiply<ROWS>(ours + r * mine, stream, j < count ? j : count - 1, each, j);
+    for (int64_t j = 0; j < LANES; j++) multiply<ROWS, at_most(8, MOST_SUMS / ROWS)>(ours + r * mine, stream, j < count ? j : count - 1, each, j);
     REGARD_UNROLL for (int i = 0; i < ROWS; i++) store(products + (r + i) * apart, sum_each(each[i]));
   }
   if constexpr (ROWS > 1)
     multiply_rows<ROWS / 2>(ours + r * mine, rows - r, stream, count, products + r * apart, apart);
 }
-
-constexpr int MOST_SUMS = LANES == 16 ? 16 : 8;  // vectors that sum in registers, with room for what they add
-constexpr int at_most(int a, int b) { return a < b ? a : b; }
 
 // ours[row][…] += Σ_j weights[row][j] · stream[j][…], WIDE vectors at once from `d` on, then what is left.
 template <int ROWS, int WIDE, class T>
@@ -110,7 +118,7 @@ REGARD_INLINE void add_vectors(const Stream<T>& stream, int64_t count, const flo
       const T* row = stream.row(j) + d;
       vf x[WIDE];
       REGARD_UNROLL for (int w = 0; w < WIDE; w++) {
-        __builtin_prefetch(row + w * LANES + stream.ahead);
+        REGARD_SOON(row + w * LANES + stream.ahead);
         x[w] = wide(row + w * LANES);
       }
       REGARD_UNROLL for (int r = 0; r < ROWS; r++) {

@@ -42,21 +42,24 @@ class State:
     top_keys: Tensor | None = None
 
     @property
+    def filled(self) -> Tensor:
+        """l, with 1 in empty rows so that it can divide."""
+        return torch.where(self.l == 0, 1.0, self.l)
+
+    @property
     def lse(self) -> Tensor:
-        """m + ln l: the logarithm of the softmax's denominator; −inf in an empty row."""
-        lse = self.m.to(self.l.dtype) + self.filled.log()
-        return torch.where(self.l == 0, torch.full_like(lse, -torch.inf), lse)
+        """m + ln l: the logarithm of the softmax's denominator; −inf in an empty row, as m is."""
+        return self.m.to(self.l.dtype) + self._log
 
     @property
     def entropy(self) -> Tensor:
         """ln l − u/l in nats; 0 in an empty row."""
         assert self.u is not None
-        return self.filled.log() - self.u / self.filled
+        return self._log - self.u / self.filled
 
     @property
-    def filled(self) -> Tensor:
-        """l, with 1 in empty rows so that it can divide."""
-        return torch.where(self.l == 0, torch.ones_like(self.l), self.l)
+    def _log(self) -> Tensor:
+        return self.filled.log()
 
 
 SUMS = tuple(field.name for field in fields(State))

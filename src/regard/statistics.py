@@ -255,7 +255,7 @@ def read(state: State, want: Wanted, keys_only: State) -> dict[str, Tensor]:
     values: dict[str, Tensor] = {"lse": lse}
     if state.u is not None:
         values["entropy"] = state.entropy
-        values["effective_keys"] = torch.where(state.l == 0, 0.0 * total, state.entropy.exp())
+        values["effective_keys"] = torch.where(state.l == 0, 0.0, state.entropy.exp())
     if state.r is not None:
         values["sum_squares"] = state.r / total.square()
     if state.top_scores is not None and state.top_keys is not None:
@@ -263,15 +263,19 @@ def read(state: State, want: Wanted, keys_only: State) -> dict[str, Tensor]:
         values["argmax"] = state.top_keys[..., 0]
     if state.c is not None:
         assert keys_only.c is not None
-        shares, means = state.c / total[..., None], keys_only.c / keys_only.filled[..., None]
+        shares = means = state.c / total[..., None]
+        if keys_only is not state:
+            means = keys_only.c / keys_only.filled[..., None]
         for i, column in enumerate(want.columns):
             values[column.name] = (means if column.name in _PLAIN else shares)[..., i]
     if "square" in values:
         variance = (values["square"] - values["position"].square()).clamp(min=0)
         values["spread"] = torch.where(variance > 0, variance, 1.0).sqrt() * (variance > 0)
     if "sink" in want.names:
-        kept = torch.where(state.l == 0, torch.ones_like(lse), (keys_only.lse - lse).exp())
-        values["sink"] = 1 - kept
+        without = torch.zeros_like(lse)
+        values["sink"] = (
+            without if keys_only is state else torch.where(state.l == 0, 0.0, 1 - (keys_only.lse - lse).exp())
+        )
     if state.count is not None:
         values["allowed"] = state.count
     return {name: tensor for name, tensor in values.items() if name in want.names}
