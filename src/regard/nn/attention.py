@@ -271,11 +271,15 @@ class MultiHeadAttention(nn.Module):
     def _value(self, projected: Tensor) -> Tensor:
         return projected.unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
 
-    def _spec(self, query: Tensor, key: Tensor, mask: Mask | None) -> tuple[Tensor, Tensor, SpecArguments]:
+    def _spec(
+        self, query: Tensor, key: Tensor, mask: Mask | None, first: int
+    ) -> tuple[Tensor, Tensor, SpecArguments]:
         """What turns query and key into weights."""
         mask = as_mask(mask)
         both = mask if self.mask is None else self.mask if mask is None else self.mask & mask
-        spec = SpecArguments(mask=both, scale=self.scale, softcap=self.softcap, sink_logit=self.sink_logit)
+        spec = SpecArguments(
+            mask=both, scale=self.scale, softcap=self.softcap, sink_logit=self.sink_logit, align=first
+        )
         bias = None if self.positions is None else self.positions.bias()
         if self.score is not None:
             query, key, more = self.score.prepare(query, key)
