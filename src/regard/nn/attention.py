@@ -277,9 +277,13 @@ class MultiHeadAttention(nn.Module):
         """What turns query and key into weights."""
         mask = as_mask(mask)
         both = mask if self.mask is None else self.mask if mask is None else self.mask & mask
-        spec = SpecArguments(
-            mask=both, scale=self.scale, softcap=self.softcap, sink_logit=self.sink_logit, align=first
-        )
+        spec: SpecArguments = {
+            "mask": both,
+            "scale": self.scale,
+            "softcap": self.softcap,
+            "sink_logit": self.sink_logit,
+            "align": first,
+        }
         bias = None if self.positions is None else self.positions.bias()
         if self.score is not None:
             query, key, more = self.score.prepare(query, key)
