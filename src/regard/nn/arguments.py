@@ -12,13 +12,14 @@ from regard.masks import Mask
 from regard.nn.feedforward import Activation
 from regard.nn.initial import Init
 from regard.nn.positions import HeadPositions
+from regard.spec import SpecArguments
 
 
 class Score(Protocol):
     """What a score function must do to be used in a layer: see `regard.nn.scores`."""
 
-    def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """Query, key and keywords of `attend` with which scaled dot products are these scores."""
+    def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, SpecArguments]:
+        """Query, key and keywords of `attend` whose scores are these."""
         ...
 
 

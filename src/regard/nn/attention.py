@@ -6,7 +6,7 @@ Knows projections and heads; what the weights are is the spec's, and how they ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Unpack, cast
+from typing import Literal, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -292,7 +292,7 @@ class MultiHeadAttention(nn.Module):
                     f"{type(self.score).__name__} and {type(self.positions).__name__} are both added to the scores: "
                     "give one of them"
                 )
-            spec.update(cast(SpecArguments, more))
+            spec.update(more)
         if bias is not None:
             spec["bias"] = bias
         return query, key, spec
