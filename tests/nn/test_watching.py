@@ -39,7 +39,11 @@ def test_the_weights_that_are_seen_make_the_output(scheme):
     x = tokens()
     record = seen(module, x, mask=rg.padding([TOKENS, 7]))
     assert [call.kind for call in record.calls] == ["self"]
-    weights = record[0].weights(slice(None), slice(None), slice(None))
+    rows, columns = slice(None), slice(None)
+    windows = [
+        [record[0].weights(head, rows, columns, batch=row) for head in range(HEADS)] for row in range(2)
+    ]
+    weights = torch.stack([torch.stack(each) for each in windows])
     value = module._value(module.qkv(x).split(module.widths, 2)[2]).repeat_interleave(
         HEADS // module.kv_heads, 1
     )
