@@ -27,7 +27,7 @@ def layer(*sizes, **options):
     return made
 
 
-def textbook(module, x, source, allowed, bias=0.0, rotate=lambda t: t):
+def textbook(module, x, source, allowed, bias=0.0, rotate=lambda q, k: (q, k)):
     """The formula with every score stored."""
     source = x if source is None else source
     own, others = (module.inputs * 2)[:2]
@@ -40,7 +40,7 @@ def textbook(module, x, source, allowed, bias=0.0, rotate=lambda t: t):
     )
     if module.query_norm is not None:
         q, k = module.query_norm(q), module.key_norm(k)
-    q, k = rotate(q), rotate(k)
+    q, k = rotate(q, k)
     k, v = (t.repeat_interleave(module.heads // module.kv_heads, 1) for t in (k, v))
     scores = (
         q @ k.transpose(2, 3) * (1 / math.sqrt(module.head_dim) if module.scale is None else module.scale)

@@ -228,7 +228,7 @@ class MultiHeadAttention(nn.Module):
         query, key, value = self.qkv(x).split(self.widths, -1)
         query, key, value = self._query(query), self._key(key), self._value(value)
         if self.positions is not None:
-            query, key = self.positions.turn(query, first), self.positions.turn(key, first)
+            query, key = self.positions.turn(query, key, first)
         return query.to(value.dtype), key.to(value.dtype), value
 
     def _crossed(self, x: Tensor, source: Tensor, entry: Entry | None) -> tuple[Tensor, Tensor, Tensor]:

@@ -133,9 +133,9 @@ class HeadPositions(nn.Module):
     def check(self, heads: int, dim: int) -> None:
         """Raise ArgumentError where the scheme does not fit an attention layer."""
 
-    def turn(self, tokens: Tensor, first: int = 0) -> Tensor:
-        """Queries or keys `(batch, heads, tokens, dim)` with the position of each written into it."""
-        return tokens
+    def turn(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Query and key `(batch, heads or kv_heads, tokens, dim)` of the same tokens, with their positions in them."""
+        return query, key
 
     def bias(self) -> Bias | None:
         """What is added to the scores."""
@@ -178,10 +178,13 @@ class Rotary(HeadPositions):
                 f"rotary positions turn {self.dim} numbers of each head, which has only {dim}"
             )
 
-    def turn(self, tokens: Tensor, first: int = 0) -> Tensor:
-        places = torch.arange(first, first + tokens.shape[2], device=tokens.device, dtype=torch.float64)
-        exact = torch.float64 if tokens.dtype == torch.float64 else torch.float32
+    def turn(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        places = torch.arange(first, first + query.shape[2], device=query.device, dtype=torch.float64)
+        exact = torch.float64 if query.dtype == torch.float64 else torch.float32
         sin, cos = (turn.to(exact) for turn in _turns(places / self.stretch, self.dim, self.base))
+        return self._turned(query, sin, cos), self._turned(key, sin, cos)
+
+    def _turned(self, tokens: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
         part, rest = tokens[..., : self.dim], tokens[..., self.dim :]
         if self.interleaved:
             a, b = part.unflatten(-1, (-1, 2)).unbind(-1)
