@@ -161,6 +161,32 @@ def test_the_projection_is_one_product_and_its_views_are_not_copied(monkeypatch)
     assert len({tensor.untyped_storage().data_ptr() for tensor in seen}) == 1
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mask": rg.causal(), "kv_heads": 2, "norm": "rms"},
+        {"positions": rg.nn.Rotary(4), "mask": rg.near(9) | rg.strided(7)},
+        {"positions": rg.nn.Relative(4, 20, buckets=16), "mask": rg.causal()},
+        {"positions": rg.nn.Alibi(4), "sink": True, "softcap": 5.0},
+    ],
+    ids=str,
+)
+def test_float32_and_its_gradients_on_the_fast_roads(options):
+    """The inputs are views of one product: the engine must read their strides."""
+    module = layer(**options)
+    fast = copy.deepcopy(module).float()
+    x, pull = tokens(131), tokens(131)
+    found = []
+    for each, dtype in ((module, torch.float64), (fast, torch.float32)):
+        start = x.to(dtype).requires_grad_()
+        output = each(start)
+        found.append((output, *torch.autograd.grad((output * pull).sum(), (start, *each.parameters()))))
+    for want, got in zip(*found, strict=True):
+        torch.testing.assert_close(
+            got.double(), want, rtol=1e-4, atol=2e-5 * float(want.detach().abs().max())
+        )
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype):
     module, x = layer(kv_heads=2, norm="rms", positions=rg.nn.Rotary(4), mask=rg.causal()), tokens()
