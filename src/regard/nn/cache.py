@@ -1,0 +1,152 @@
+"""Keys and values of the tokens that a model has read, so that decoding computes only those of the new ones.
+
+Knows tensors and whose they are; it never looks at what they mean.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ArgumentError, ShapeError
+
+LEAST = 64  # tokens that memory is first made for; it doubles when it is full
+
+
+class Entry:
+    """What one layer keeps.
+
+    Attributes:
+        tokens: how many tokens of the text the layer has read: the position of the next one.
+        length: how many keys are kept: `tokens`, or in cross-attention the source's.
+        crosses: whether the keys are a source's.
+    """
+
+    def __init__(self) -> None:
+        self.tokens = self.length = 0
+        self.crosses = False
+        self._kept: tuple[Tensor, Tensor] | None = None
+
+    @property
+    def pair(self) -> tuple[Tensor, Tensor]:
+        """Key `(batch, kv_heads, length, dim)` and value `(batch, kv_heads, length, value_dim)`: views, not copies."""
+        assert self._kept is not None, "nothing was kept yet"
+        key, value = self._kept
+        return key[:, :, : self.length], value[:, :, : self.length]
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Keep the keys and values of new tokens, and give those of all tokens so far.
+
+        Raises:
+            ShapeError: rows, heads, dims or types other than those of the tokens before.
+        """
+        kept = self._kept
+        new = (key, value)
+        if kept is not None:
+            for name, old, more in zip(("key", "value"), kept, new, strict=True):
+                known, got = (*old.shape[:2], old.shape[3]), (*more.shape[:2], more.shape[3])
+                if known != got or old.dtype != more.dtype:
+                    raise ShapeError(
+                        f"the cache holds {name}s of {old.dtype} with (batch, kv_heads, dim) {known}, got "
+                        f"{more.dtype} with {got}: crop, reorder or make a new cache"
+                    )
+        end = self.length + key.shape[2]
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (*new, *(kept or ()))):
+            # Gradients flow to what was appended, so nothing may be overwritten.
+            self._kept = new if kept is None else _joined(self.pair, new)
+        else:
+            if kept is None or kept[0].shape[2] < end or kept[0].requires_grad:
+                self._kept = self._grown(new, max(LEAST, 2 * end))
+            assert self._kept is not None
+            for memory, more in zip(self._kept, new, strict=True):
+                memory[:, :, self.length : end] = more
+        self.length = end
+        return self.pair
+
+    def _grown(self, like: tuple[Tensor, Tensor], room: int) -> tuple[Tensor, Tensor]:
+        """Larger memory that holds what the old one held."""
+        key, value = (t.new_empty((*t.shape[:2], room, t.shape[3])) for t in like)
+        if self._kept is not None:
+            for memory, old in zip((key, value), self.pair, strict=True):
+                memory[:, :, : self.length] = old
+        return key, value
+
+    def reorder(self, rows: Tensor) -> None:
+        """Take other batch rows."""
+        if self._kept is not None:
+            key, value = self.pair
+            self._kept = key.index_select(0, rows), value.index_select(0, rows)
+
+    def crop(self, tokens: int) -> None:
+        """Forget the tokens from position `tokens` on; a source is kept."""
+        if not self.crosses:
+            self.length = min(self.length, tokens)
+        self.tokens = min(self.tokens, tokens)
+
+
+class Cache:
+    """The keys and values of each attention layer of one model, for decoding.
+
+        cache = rg.nn.Cache(model)
+        model(prompt, cache=cache)        # reads the prompt
+        model(next_token, cache=cache)    # one token: its query against all keys so far
+
+    Queries sit at the end of the keys, and position schemes count on from `len(cache)`. In cross-attention the
+    source is projected once, by the first call. A layer must run once in each step: one whose weights are shared by
+    several depths cannot be told apart from itself.
+
+    Args:
+        model: the module whose layers may use this cache.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._names = {module: name for name, module in model.named_modules()}
+        self._entries: dict[nn.Module, Entry] = {}
+
+    def __len__(self) -> int:
+        """How many tokens were read."""
+        return max((entry.tokens for entry in self._entries.values()), default=0)
+
+    def of(self, layer: nn.Module) -> Entry:
+        """What a layer keeps; empty at first.
+
+        Raises:
+            ArgumentError: the layer belongs to another model.
+        """
+        if layer not in self._names:
+            raise ArgumentError(
+                f"a cache must be used by the model it was made for, got a {type(layer).__name__} that is no part "
+                "of that: make one with Cache(model)"
+            )
+        return self._entries.setdefault(layer, Entry())
+
+    def reorder(self, rows: Tensor) -> None:
+        """Go on with other batch rows: those that beam search kept, or one row repeated.
+
+        Args:
+            rows: integer `(new batch,)`, the row that each new one continues.
+
+        Raises:
+            ShapeError: not a list of integers.
+        """
+        if rows.ndim != 1 or rows.is_floating_point() or rows.dtype == torch.bool:
+            raise ShapeError(f"rows must be integers (batch,), got {rows.dtype} of shape {tuple(rows.shape)}")
+        for entry in self._entries.values():
+            entry.reorder(rows)
+
+    def crop(self, length: int) -> None:
+        """Forget every token from position `length` on, as when a guess is taken back.
+
+        Raises:
+            ArgumentError: a negative length, or more tokens than were read.
+        """
+        if not 0 <= length <= len(self):
+            raise ArgumentError(
+                f"length must be from 0 to the {len(self)} tokens that were read, got {length}"
+            )
+        for entry in self._entries.values():
+            entry.crop(length)
+
+
+def _joined(old: tuple[Tensor, Tensor], new: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    return torch.cat((old[0], new[0]), 2), torch.cat((old[1], new[1]), 2)

@@ -1,0 +1,86 @@
+"""The feed-forward block: what each token computes for itself. Knows nothing of other tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Literal, get_args
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import ArgumentError
+from regard.nn.initial import Init, initialise
+
+Activation = Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu"]
+GATED = ("swiglu", "geglu")
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "swiglu": F.silu,
+    "geglu": F.gelu,
+}
+
+
+class FeedForward(nn.Module):
+    """Two projections with an activation between them (Vaswani et al. 2017, section 3.3), or a gate (Shazeer 2020).
+
+        relu, gelu, gelu_tanh:  outer(f(inner(x)))
+        swiglu, geglu:          outer(f(a) · b),  where inner(x) is a and b side by side and f is SiLU or GELU
+
+    Args:
+        width: of the tokens.
+        hidden: numbers between the two projections. Default: 4 · width.
+        activation: "gelu", its approximation "gelu_tanh" (GPT-2), "relu", or a gate: "swiglu" (Llama), "geglu".
+        bias: whether the projections have one.
+        dropout: probability of dropping each hidden number, in training.
+        output_dropout: the same for each number of the output.
+        init: "xavier", "small" or "zero": see `initialise`.
+
+    Raises:
+        ArgumentError: a name or number outside these.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int | None = None,
+        *,
+        activation: Activation = "gelu",
+        bias: bool = True,
+        dropout: float = 0.0,
+        output_dropout: float = 0.0,
+        init: Init = "xavier",
+    ) -> None:
+        super().__init__()
+        hidden = 4 * width if hidden is None else hidden
+        if width < 1 or hidden < 1:
+            raise ArgumentError(f"width and hidden must be at least 1, got {width} and {hidden}")
+        if activation not in get_args(Activation):
+            names = ", ".join(map(repr, get_args(Activation)))
+            raise ArgumentError(f"activation must be one of {names}, got {activation!r}")
+        for name, share in (("dropout", dropout), ("output_dropout", output_dropout)):
+            if not 0.0 <= share < 1.0:
+                raise ArgumentError(f"{name} must be at least 0 and below 1, got {share}")
+        self.activation = activation
+        gates = 2 if activation in GATED else 1
+        self.inner = nn.Linear(width, gates * hidden, bias)
+        self.outer = nn.Linear(hidden, width, bias)
+        self.dropout, self.output_dropout = nn.Dropout(dropout), nn.Dropout(output_dropout)
+        inner = self.inner.weight.detach().chunk(gates)
+        initialise(init, inner, self.outer.weight, (self.inner.bias, self.outer.bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens `(…, width)` to `(…, width)`."""
+        function = FUNCTIONS[self.activation]
+        hidden = self.inner(x)
+        if self.activation in GATED:
+            gate, passed = hidden.chunk(2, -1)
+            hidden = function(gate) * passed
+        else:
+            hidden = function(hidden)
+        return self.output_dropout(self.outer(self.dropout(hidden)))
+
+    def extra_repr(self) -> str:
+        return self.activation

@@ -1,0 +1,295 @@
+"""Where a token is: schemes that are added to embeddings, and schemes that act inside attention.
+
+Each says how far it reaches. Positions are absolute and start at 0; `first` is that of the first token given.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.bias import Bias
+from regard.bias import alibi as alibi_bias
+from regard.bias import relative as relative_bias
+from regard.errors import ArgumentError, ShapeError
+
+# --- added to embeddings -----------------------------------------------------------------------------------
+
+
+class Sinusoidal(nn.Module):
+    """Sines and cosines of falling frequencies, added to embeddings (Vaswani et al. 2017, section 3.5).
+
+        P[t, 2i] = sin(t / base^(2i / width)),  P[t, 2i + 1] = cos(the same)
+
+    Reach: any position has an encoding; a model was trained on some of them only, and gets worse past those.
+
+    Args:
+        width: of the embeddings; even.
+
+    Raises:
+        ArgumentError: an odd width.
+    """
+
+    def __init__(self, width: int, *, base: float = 10000.0) -> None:
+        super().__init__()
+        if width < 2 or width % 2:
+            raise ArgumentError(f"width must be even, as sines and cosines come in pairs, got {width}")
+        self.width, self.base = width, base
+
+    def table(self, length: int, first: int = 0) -> Tensor:
+        """The encodings `(length, width)` of positions `first` to `first + length − 1`, float32."""
+        return self._at(torch.arange(first, first + length))
+
+    def _at(self, positions: Tensor) -> Tensor:
+        return torch.stack(_turns(positions, self.width, self.base), -1).flatten(-2).float()
+
+    def forward(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
+        """Embeddings `(batch, tokens, width)` plus the encoding of their positions.
+
+        Args:
+            first: position of the first token: one for all rows, or one for each `(batch,)`, negative where a row
+                starts with padding (−padded), so that its first real token is at 0.
+
+        Raises:
+            ShapeError: another width, or another number of rows.
+        """
+        return x + self._at(_places(x, first, self.width)).to(x.dtype)
+
+
+class Learned(nn.Module):
+    """A learned vector for each position, added to embeddings (BERT, GPT-2).
+
+    Reach: `length` positions and not one more, as nothing was learned past them.
+
+    Args:
+        length: positions in the table.
+        width: of the embeddings.
+    """
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        if length < 1:
+            raise ArgumentError(f"a table must have at least 1 position, got {length}")
+        self.weight = nn.Parameter(torch.empty(length, width))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def forward(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
+        """Embeddings `(batch, tokens, width)` plus the vectors of their positions; `first` as in `Sinusoidal`.
+
+        Raises:
+            ArgumentError: a position past the end of the table.
+            ShapeError: another width, or another number of rows.
+        """
+        length, width = self.weight.shape
+        if isinstance(first, int):
+            last = first + x.shape[1] - 1
+            if x.ndim == 3 and last >= length:
+                raise ArgumentError(self._past(last))
+        places = _places(x, first, width)
+        if not isinstance(first, int) and not torch.compiler.is_compiling() and places.max() >= length:
+            raise ArgumentError(self._past(int(places.max())))
+        return x + self.weight[places].to(x.dtype)
+
+    def _past(self, last: int) -> str:
+        length = self.weight.shape[0]
+        return (
+            f"a learned table of {length} positions ends at position {length - 1}, got a token at position {last}: "
+            "learned positions do not extrapolate; Rotary, Alibi and Relative do"
+        )
+
+
+def _places(x: Tensor, first: int | Tensor, width: int) -> Tensor:
+    """Positions `(tokens,)` or `(batch, tokens)` of embeddings, padding before a text at 0 as nobody sees it."""
+    if x.ndim != 3 or x.shape[2] != width:
+        raise ShapeError(f"embeddings must be (batch, tokens, {width}), got {tuple(x.shape)}")
+    if isinstance(first, Tensor):
+        if first.shape != x.shape[:1]:
+            raise ShapeError(
+                f"first must be one position or one for each of {x.shape[0]} rows, got shape {tuple(first.shape)}"
+            )
+        first = first[:, None]
+    return (torch.arange(x.shape[1], device=x.device) + first).clamp(min=0)
+
+
+def _turns(positions: Tensor, dim: int, base: float) -> tuple[Tensor, Tensor]:
+    """Sine and cosine of position · base^(−2i/dim) `(…, dim/2)`, float64: float32 loses the angle of far positions."""
+    frequencies = base ** -(torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64) / dim)
+    angles = positions[..., None].to(torch.float64) * frequencies
+    return angles.sin(), angles.cos()
+
+
+# --- inside attention --------------------------------------------------------------------------------------
+
+
+class HeadPositions(nn.Module):
+    """Base of the schemes inside attention: `turn` queries and keys, or give a `bias` of the scores, or both.
+
+    They know differences of positions only. So it does not matter where a row's text starts: a batch with padding on
+    the left needs nothing but its mask, `rg.padding(lengths, start=n - lengths)`.
+    """
+
+    def check(self, heads: int, dim: int) -> None:
+        """Raise ArgumentError where the scheme does not fit an attention layer."""
+
+    def turn(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Query and key `(batch, heads or kv_heads, tokens, dim)` of the same tokens, with their positions in them."""
+        return query, key
+
+    def bias(self) -> Bias | None:
+        """What is added to the scores."""
+        return None
+
+
+class Rotary(HeadPositions):
+    """Pairs of numbers in queries and keys are turned by an angle that grows with the position (Su et al. 2021).
+
+        (a, b) → (a cos θ − b sin θ, b cos θ + a sin θ),  θ = position / stretch · base^(−2i / dim)
+
+    so that q · k depends on the difference of the two positions.
+
+    Reach: any position is computed. A model gets worse past the length that it was trained on, at once and badly: for
+    a text `s` times as long, either divide the positions with `stretch=s` (position interpolation, Chen et al. 2023)
+    or raise `base` by `s^(dim / (dim − 2))` (NTK-aware), and train on a little.
+
+    Args:
+        dim: how many numbers of each head are turned, from its first one; even. The others stay as they are.
+        interleaved: pairs are neighbours (2i, 2i + 1), as in the paper and in GPT-J, instead of (i, i + dim/2), as in
+            GPT-NeoX and Llama. The two differ by the order of rows in the projections.
+
+    Raises:
+        ArgumentError: an odd `dim`, or a base or stretch that is not positive.
+    """
+
+    def __init__(
+        self, dim: int, *, base: float = 10000.0, stretch: float = 1.0, interleaved: bool = False
+    ) -> None:
+        super().__init__()
+        if dim < 2 or dim % 2:
+            raise ArgumentError(f"dim must be even, as rotary positions turn pairs, got {dim}")
+        if base <= 0 or stretch <= 0:
+            raise ArgumentError(f"base and stretch must be positive, got {base} and {stretch}")
+        self.dim, self.base, self.stretch, self.interleaved = dim, base, stretch, interleaved
+
+    def check(self, heads: int, dim: int) -> None:
+        if self.dim > dim:
+            raise ArgumentError(
+                f"rotary positions turn {self.dim} numbers of each head, which has only {dim}"
+            )
+
+    def turn(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+        places = torch.arange(first, first + query.shape[2], device=query.device, dtype=torch.float64)
+        exact = torch.float64 if query.dtype == torch.float64 else torch.float32
+        sin, cos = (turn.to(exact) for turn in _turns(places / self.stretch, self.dim, self.base))
+        return self._turned(query, sin, cos), self._turned(key, sin, cos)
+
+    def _turned(self, tokens: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
+        part, rest = tokens[..., : self.dim], tokens[..., self.dim :]
+        if self.interleaved:
+            a, b = part.unflatten(-1, (-1, 2)).unbind(-1)
+            turned = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+        else:
+            a, b = part.chunk(2, -1)
+            turned = torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+        turned = turned.to(tokens.dtype)
+        return turned if not rest.shape[-1] else torch.cat((turned, rest), -1)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, base={self.base:g}, stretch={self.stretch:g}, interleaved={self.interleaved}"
+
+
+class Alibi(HeadPositions):
+    """A penalty on distance, −slope · |q − k|, one fixed slope per head (Press et al. 2022).
+
+    The slopes are 2^(−8/h), 2^(−16/h), … for h heads where that is a power of two; for others those of the power below,
+    followed by every second one of the power above, as in the paper's code.
+
+    Reach: any length, and it was made for that: a model trained on short texts keeps its perplexity on longer ones.
+
+    Args:
+        heads: query heads of the layer.
+    """
+
+    slopes: Tensor
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        if heads < 1:
+            raise ArgumentError(f"heads must be at least 1, got {heads}")
+        below = 2 ** int(math.log2(heads))
+        exponents = [8 * (i + 1) / below for i in range(below)]
+        exponents += [4 * (2 * i + 1) / below for i in range(heads - below)]
+        self.register_buffer("slopes", 2.0 ** -torch.tensor(exponents), persistent=False)
+
+    def check(self, heads: int, dim: int) -> None:
+        if heads != len(self.slopes):
+            raise ArgumentError(f"alibi must have a slope for each of {heads} heads, got {len(self.slopes)}")
+
+    def bias(self) -> Bias:
+        return alibi_bias(self.slopes)
+
+
+class Relative(HeadPositions):
+    """A learned bias for each difference k − q, one table per head.
+
+    With `buckets`, differences share entries as in T5 (Raffel et al. 2020): half of them for one difference each, the
+    others for ranges that grow as logarithms do up to `reach`; without, each difference within ±reach has its own.
+
+    Reach: any length; all differences past ±reach share the last entry of their side, so nothing that was not learned
+    is ever looked up.
+
+    Args:
+        heads: query heads of the layer.
+        reach: largest difference that is told from larger ones; T5's `max_distance`.
+        buckets: how many entries differences share; None: 2 · reach + 1, one for each.
+        one_sided: buckets are for keys before the query only, as in T5's decoder; all keys after it share the first.
+
+    Raises:
+        ArgumentError: numbers that make no table.
+    """
+
+    index: Tensor
+
+    def __init__(
+        self, heads: int, reach: int = 128, *, buckets: int | None = 32, one_sided: bool = False
+    ) -> None:
+        super().__init__()
+        if heads < 1 or reach < 1:
+            raise ArgumentError(f"heads and reach must be at least 1, got {heads} and {reach}")
+        sides = 1 if one_sided else 2
+        if buckets is not None and (buckets % (2 * sides) or not 0 < buckets // (2 * sides) < reach):
+            raise ArgumentError(
+                f"buckets must be a positive multiple of {2 * sides} below {2 * sides} · reach = {2 * sides * reach}, "
+                f"got {buckets}"
+            )
+        if buckets is None and one_sided:
+            raise ArgumentError("one_sided is about buckets, got buckets=None")
+        difference = torch.arange(-reach, reach + 1)
+        index = difference + reach if buckets is None else _buckets(difference, buckets, reach, one_sided)
+        self.register_buffer("index", index, persistent=False)
+        self.weight = nn.Parameter(torch.empty(heads, 2 * reach + 1 if buckets is None else buckets))
+        nn.init.normal_(self.weight, std=0.02)
+
+    def check(self, heads: int, dim: int) -> None:
+        if heads != self.weight.shape[0]:
+            raise ArgumentError(
+                f"a relative table must have a row for each of {heads} heads, got {self.weight.shape[0]}"
+            )
+
+    def table(self) -> Tensor:
+        """The bias `(heads, 2·reach + 1)` of each difference k − q from −reach to reach."""
+        return self.weight[:, self.index]
+
+    def bias(self) -> Bias:
+        return relative_bias(self.table())
+
+
+def _buckets(difference: Tensor, buckets: int, reach: int, one_sided: bool) -> Tensor:
+    """T5's bucket of each difference k − q."""
+    own = buckets if one_sided else buckets // 2
+    distance = -difference.clamp(max=0) if one_sided else difference.abs()
+    exact = own // 2
+    grown = torch.log(distance.clamp(min=1) / exact) / math.log(reach / exact) * (own - exact)
+    bucket = torch.where(distance < exact, distance, (exact + grown.long()).clamp(max=own - 1))
+    return bucket if one_sided else bucket + own * (difference > 0)
