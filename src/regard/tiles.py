@@ -164,7 +164,7 @@ def finished(
         tile = spec.bias.apply(tile, window)
     allowed = None
     if spec.mask is not None and not window.whole:
-        allowed = allows(spec.mask, window, *tile.shape[:2], tile.device)
+        allowed = allows(spec.mask, window, tile.shape[0], tile.shape[1], tile.device)
     if spec.bias is not None and spec.bias.may_block:
         seen = tile != -torch.inf
         allowed = seen if allowed is None else allowed & seen

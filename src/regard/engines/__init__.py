@@ -15,12 +15,13 @@ from types import ModuleType
 
 from torch import Tensor
 
-from regard.engines import native, tiles, triton
+from regard.engines import native, sdpa, tiles, triton
 from regard.errors import EngineError
 from regard.spec import Spec
 from regard.statistics import Wanted
 
-ENGINES: tuple[ModuleType, ...] = (native, triton, tiles)  # in the order in which "auto" asks them
+# In the order in which "auto" asks them; sdpa is for devices where the tiles are slow, so "auto" skips it on the CPU.
+ENGINES: tuple[ModuleType, ...] = (native, triton, sdpa, tiles)
 
 
 def choose(
@@ -36,7 +37,8 @@ def choose(
         raise EngineError(f'engine must be "auto" or one of {known}, got {name!r}')
     reasons = []
     for engine in ENGINES:
-        if name in ("auto", engine.name):
+        skipped = engine is sdpa and query.device.type == "cpu"
+        if name == engine.name or (name == "auto" and not skipped):
             reason = engine.refuses(query, key, value, spec, want)
             if reason is None:
                 return engine
