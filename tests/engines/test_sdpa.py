@@ -12,14 +12,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard as rg
 from cases import Case, draw_tensors, faults, found
-from regard import engines
+from regard import engines, operators
 from regard.bias import ScoreMod
 from regard.columns import Column
 from regard.engines import sdpa, tiles
 from regard.engines.sdpa import call
 from regard.errors import EngineError
 from regard.observation import Observation
-from regard.statistics import Wanted, local
+from regard.statistics import Wanted, local, wanted
 
 LOW = (torch.float32, torch.bfloat16, torch.float16)
 NOT_SUMS = ("max_weight", "argmax", "received_max", "distance", "spread")
@@ -218,3 +218,14 @@ def test_in_inference_mode_below_autocast_and_in_a_graph(keywords):
 
 def test_as_wide_as_the_fused_kernels_like():
     assert [call._width(dim) for dim in (0, 1, 32, 33, 64, 80, 255)] == [32, 32, 32, 40, 64, 80, 256]
+
+
+@on_every_call
+def test_opcheck(keywords):
+    inputs = [t.float() for t in draw_tensors(*SIZES)]
+    case = Case(*inputs, keywords)
+    want = wanted(["entropy", "sum_squares", "position", "local", "allowed", "received"])
+    packed = operators._packed("sdpa", case.spec, want)
+    torch.library.opcheck(torch.ops.regard.rows.default, (*inputs, *packed))
+    lse = torch.randn(inputs[0].shape[:3])
+    torch.library.opcheck(torch.ops.regard.columns.default, (*inputs[:2], lse, *packed))
