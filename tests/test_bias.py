@@ -76,6 +76,29 @@ def test_a_tile_is_a_piece_of_the_whole(data, q, k):
         assert torch.equal(bias.parameter[index], part.parameter)
 
 
+@given(data=st.data(), q=st.integers(0, QUERIES - 1), k=st.integers(0, KEYS - 1), learned=st.booleans())
+def test_the_gradient_of_a_bias_is_that_of_autograd(data, q, k, learned):
+    bias, piece = (
+        as_bias(data.draw(biases(BATCH, HEADS, QUERIES, KEYS))).at(KEYS - QUERIES),
+        window(q0=q, k0=k),
+    )
+    part, _ = bias.part(piece)
+    scores = torch.randn(BATCH, HEADS, QUERIES - q, KEYS - k, dtype=torch.float64)
+    # What is blocked has no slope: the caller's mask sees to that.
+    slope = torch.randn_like(scores).masked_fill(part.apply(scores, piece).isneginf(), 0.0)
+    want = Bias.pull(part, scores, slope, piece, learned)
+    for mine, other in zip(part.pull(scores, slope, piece, learned), want, strict=True):
+        assert (mine is None) == (other is None) and (mine is None or torch.allclose(mine, other))
+    assert (want[1] is None) == (not learned or bias.parameter is None)
+
+
+@pytest.mark.parametrize("name", ["blind", "constant"])
+def test_a_score_mod_without_scores_has_no_gradient(name):
+    query, key, value = (t.requires_grad_() for t in draw_tensors(BATCH, HEADS, HEADS, QUERIES, KEYS, 7, 7))
+    rg.attend(query, key, value, bias=ScoreMod(SCORE_MODS[name])).sum().backward()
+    assert not query.grad.any() and not key.grad.any() and value.grad.any()
+
+
 def test_with_values_keeps_the_kind():
     for bias in (
         rg.alibi(torch.ones(HEADS)),

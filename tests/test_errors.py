@@ -150,7 +150,8 @@ def test_engines():
     assert rg.observe(QUERY, KEY, engine="tiles").engine == "tiles"
     assert rg.observe(QUERY, KEY).engine in {engine.name for engine in rg.engines.ENGINES}
     with pytest.raises(
-        EngineError, match=r"""engine must be "auto" or one of \['native', 'triton', 'tiles'\], got 'flash'"""
+        EngineError,
+        match=r"""engine must be "auto" or one of \['native', 'triton', 'sdpa', 'tiles'\], got 'flash'""",
     ):
         rg.observe(QUERY, KEY, engine="flash")
 

@@ -47,21 +47,28 @@ def packed(inputs, keywords, want, engine="tiles"):
     return operators._packed(engine, Spec.of(sizes_of(*inputs), **keywords), want)
 
 
+no_native = pytest.mark.skipif(native.why_not() is not None, reason=f"the native engine: {native.why_not()}")
+on_both_engines = pytest.mark.parametrize("engine", ["tiles", pytest.param("native", marks=no_native)])
+on_every_spec = pytest.mark.parametrize("keywords", SPECS.values(), ids=SPECS.keys())
+
+
+@on_both_engines
 @pytest.mark.parametrize("want", WANTED.values(), ids=WANTED.keys())
-@pytest.mark.parametrize("keywords", SPECS.values(), ids=SPECS.keys())
-def test_opcheck_of_the_rows(keywords, want):
+@on_every_spec
+def test_opcheck_of_the_rows(keywords, want, engine):
+    if engine == "native" and want.dropout:
+        pytest.skip("the native engine drops no weights")
     inputs = tensors(grad=True)
-    bias, *rest = packed(inputs, keywords, want)
+    bias, *rest = packed(inputs, keywords, want, engine)
     arguments = (*inputs, None if bias is None else bias.clone().requires_grad_(), *rest)
     torch.library.opcheck(torch.ops.regard.rows.default, arguments)
 
 
-@pytest.mark.skipif(native.why_not() is not None, reason=f"the native engine: {native.why_not()}")
-@pytest.mark.parametrize("keywords", SPECS.values(), ids=SPECS.keys())
-def test_opcheck_of_the_gradient(keywords):
-    # On its own it is checked with this engine: torch.func.vjp, which the tiles use, cannot run below these checks.
+@on_both_engines
+@on_every_spec
+def test_opcheck_of_the_gradient(keywords, engine):
     inputs, want = tensors(), WANTED["all"]
-    arguments = packed(inputs, keywords, want, "native")
+    arguments = packed(inputs, keywords, want, engine)
     state = dict(zip(operators._names(want, 13), torch.ops.regard.rows(*inputs, *arguments), strict=True))
     sums = [state["m"], state["l"], *(torch.randn_like(state[name]) for name in ("u", "r", "o", "c"))]
     needed = [True, True, False, arguments[0] is not None]
@@ -69,10 +76,11 @@ def test_opcheck_of_the_gradient(keywords):
     torch.library.opcheck(torch.ops.regard.rows_backward.default, arguments)
 
 
-@pytest.mark.parametrize("keywords", SPECS.values(), ids=SPECS.keys())
-def test_opcheck_of_the_columns(keywords):
+@on_both_engines
+@on_every_spec
+def test_opcheck_of_the_columns(keywords, engine):
     query, key, value = tensors()
-    arguments = packed((query, key, value), keywords, WANTED["all"])
+    arguments = packed((query, key, value), keywords, WANTED["all"], engine)
     lse = torch.randn(query.shape[:3])
     torch.library.opcheck(torch.ops.regard.columns.default, (query, key, lse, *arguments))
 

@@ -37,6 +37,12 @@ def test_sdpa_is_taken_where_it_is_exact(arguments, value_dim):
     torch.testing.assert_close(output.double(), truth, atol=2e-6, rtol=0)
 
 
+def test_causal_without_scores_is_the_mean_of_the_values_so_far():
+    value = torch.randn(1, 2, 37, 5)
+    output = rg.attend(value, value, value, mask=rg.causal(), scale=0.0)
+    torch.testing.assert_close(output, value.cumsum(2) / torch.arange(1, 38).view(-1, 1))
+
+
 def test_one_query_at_the_end_needs_no_mask():
     inputs = tensors(queries=1)
     torch.testing.assert_close(taken(*inputs, mask=rg.causal()), taken(*inputs))
@@ -51,8 +57,9 @@ def test_one_query_at_the_end_needs_no_mask():
         {"bias": rg.alibi(torch.rand(6))},
         {"sink_logit": torch.zeros(6)},
         {"dropout": 0.1},
+        {"mask": rg.causal(), "align": "start", "scale": 0.0},
     ],
-    ids=["causal at the end", "window", "softcap", "bias", "sink", "dropout"],
+    ids=["causal at the end", "window", "softcap", "bias", "sink", "dropout", "causal without scores"],
 )
 def test_the_tiles_are_left_where_no_road_is_exact(arguments):
     assert taken(*tensors(), **arguments) is None

@@ -37,6 +37,24 @@ class Bias:
         """Scores of one tile `(batch, heads, q, k)` with the bias added."""
         raise NotImplementedError
 
+    def pull(
+        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Gradients of `scores` and, where it is `learned`, of `parameter`, given that of what `apply` gives.
+
+        By autograd, unless the bias knows better, as those must that a graph may hold: below an operator of torch
+        autograd records nothing.
+        """
+        held = self.parameter if learned else None
+        leaves = [t.detach().requires_grad_() for t in (scores, held) if t is not None]
+        with torch.enable_grad():
+            bias = self if held is None else self.with_values(leaves[1])
+            biased = bias.apply(leaves[0], window)
+        if not biased.requires_grad:
+            return torch.zeros_like(slope), None
+        share, *rest = torch.autograd.grad(biased, leaves, slope, allow_unused=True)
+        return torch.zeros_like(slope) if share is None else share, rest[0] if rest else None
+
     def check(self, sizes: Sizes) -> None:
         """Raise ShapeError where the bias does not fit a call of these sizes."""
 
@@ -102,6 +120,12 @@ class Dense(Bias):
         """Add the tile's slice."""
         return _sum(scores, self.values[self._index(window)].to(scores.dtype))
 
+    def pull(
+        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Each entry collects the slopes of the scores that it was added to."""
+        return slope, slope.sum_to_size(self.values[self._index(window)].shape) if learned else None
+
     def part(self, window: Window) -> tuple[Bias, Index]:
         """The tile's slice as a bias of its own."""
         index = self._index(window)
@@ -123,8 +147,17 @@ class Alibi(Bias):
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Subtract slope times distance."""
-        distance = (window.q(scores.device) - window.k(scores.device)).abs().to(scores.dtype)
-        return scores - self.values.to(scores.dtype).view(1, -1, 1, 1) * distance
+        return scores - self.values.to(scores.dtype).view(1, -1, 1, 1) * self._distance(scores, window)
+
+    def pull(
+        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Each head's slope collects −|q − k| times those of its scores."""
+        return slope, -(slope * self._distance(scores, window)).sum((0, 2, 3)) if learned else None
+
+    @staticmethod
+    def _distance(scores: Tensor, window: Window) -> Tensor:
+        return (window.q(scores.device) - window.k(scores.device)).abs().to(scores.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,10 +183,23 @@ class Relative(Bias):
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Add the table's entries."""
-        reach = self.values.shape[1] // 2
-        place = (window.k(scores.device) - window.q(scores.device)).clamp(-reach, reach) + reach
-        entries = self.values.to(scores.dtype)[:, place]
+        entries = self.values.to(scores.dtype)[:, self._place(scores, window)]
         return _sum(scores, entries) if self.may_block else scores + entries
+
+    def pull(
+        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Each entry of the table collects the slopes of the scores that looked it up."""
+        if not learned:
+            return slope, None
+        steps = slope.sum(0).sum_to_size(self.values.shape[0], *slope.shape[2:]).flatten(1)
+        blank = steps.new_zeros(self.values.shape)
+        return slope, blank.index_add_(1, self._place(scores, window).flatten(), steps)
+
+    def _place(self, scores: Tensor, window: Window) -> Tensor:
+        """Columns of the table, `(q, k)`."""
+        reach = self.values.shape[1] // 2
+        return (window.k(scores.device) - window.q(scores.device)).clamp(-reach, reach) + reach
 
 
 @dataclass(frozen=True, eq=False)

@@ -37,7 +37,8 @@ def exact(
     late = spec.offset >= sizes.keys - 1  # queries from the last key on see every key
     if spec.mask is None or (isinstance(spec.mask, Causal) and late):
         return _sdpa(query, key, value, replace(spec, mask=None), sizes)
-    causal = isinstance(spec.mask, Causal) and spec.offset == 0
+    # torch's kernel scales what it has masked with −inf, and 0 · −inf is NaN
+    causal = isinstance(spec.mask, Causal) and spec.offset == 0 and spec.scale > 0
     flex = query.device.type == "cuda" and sizes.dim == sizes.value_dim
     if torch.compiler.is_compiling():  # a graph cannot look at what the tensors hold
         return None

@@ -139,6 +139,11 @@ def scores(
     Returns:
         scores `(batch, heads, q, k)`, and a boolean that broadcasts to it: what the mask allows.
     """
+    return finished(plain(query, key, spec, space), spec, window, fill, space is not None)
+
+
+def plain(query: Tensor, key: Tensor, spec: Spec, space: Workspace | None = None) -> Tensor:
+    """Scores of one tile before bias and mask: scale · q·k, and softcap. Arguments as in `scores`."""
     batch, heads, rows, dim = query.shape
     kv_heads, columns = key.shape[1:3]
     folded = (query * spec.scale).reshape(batch * kv_heads, heads // kv_heads * rows, dim)
@@ -148,19 +153,24 @@ def scores(
     tile = tile.view(batch, heads, rows, columns)
     if spec.softcap is not None:
         tile = spec.softcap * torch.tanh(tile / spec.softcap)
+    return tile
+
+
+def finished(
+    tile: Tensor, spec: Spec, window: Window, fill: bool = True, in_place: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """What `scores` returns, given the `plain` scores; `in_place` may write −inf over them."""
     if spec.bias is not None:
         tile = spec.bias.apply(tile, window)
     allowed = None
     if spec.mask is not None and not window.whole:
-        allowed = allows(spec.mask, window, batch, heads, tile.device)
+        allowed = allows(spec.mask, window, tile.shape[0], tile.shape[1], tile.device)
     if spec.bias is not None and spec.bias.may_block:
         seen = tile != -torch.inf
         allowed = seen if allowed is None else allowed & seen
     if allowed is not None and fill:
         blocked = ~allowed
-        tile = (
-            tile.masked_fill(blocked, -torch.inf) if space is None else tile.masked_fill_(blocked, -torch.inf)
-        )
+        tile = tile.masked_fill_(blocked, -torch.inf) if in_place else tile.masked_fill(blocked, -torch.inf)
     return tile, allowed
 
 

@@ -6,7 +6,7 @@ The budget of each statistic is twice the error of the naive computation in the 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
@@ -81,9 +81,11 @@ class Call:
         return Spec.of(sizes_of(*self.tensors), **self.arguments)
 
     def pulled(self, results: Numbers, leaves: Iterable[Tensor]) -> Numbers:
-        """Gradients of Σ factor · result with respect to query, key and value."""
+        """Gradients of Σ factor · result, over the results that are there, with respect to query, key and value."""
         loss = torch.zeros((), dtype=torch.float64)
         for name in SLOPES:
+            if name not in results:
+                continue
             result = results[name].double().cpu()
             loss = loss + (self.factors[name] * result.where(result.isfinite(), 0.0)).sum()
         slopes = torch.autograd.grad(loss, list(leaves))
@@ -144,18 +146,28 @@ def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
 
 def _compare(case: str, precision: str, call: Call, device: str) -> Iterator[Error | Refusal]:
     dtype = call.tensors[0].dtype
-    tables: list[Numbers] | None = None
+    tables: dict[frozenset[str], list[Numbers]] = {}
     for engine, build in _runners():
         label = f"{engine.name} {build}".strip()
         with _using(build):
-            reason = _refusal(engine, call, device)
-            if reason is not None:
-                yield Refusal(label, precision, reason)
+            refused = _refused_of(engine, call, device)
+            for reason in sorted(set(refused.values())):
+                what = [name for name in refused if refused[name] == reason]
+                yield Refusal(
+                    label, precision, reason if "output" in refused else f"{', '.join(what)}: {reason}"
+                )
+            if "output" in refused:
                 continue
-            seen, cell = _observe(engine.name, call, device)
-        tables = tables or [_dense(call, exact, cell) for exact in (torch.float64, statistics_dtype(dtype))]
-        truth, naive = tables
+            seen, cell = _observe(engine.name, call, device, refused)
+        names = frozenset(seen)
+        if names not in tables:
+            tables[names] = [
+                _dense(call, exact, cell, names) for exact in (torch.float64, statistics_dtype(dtype))
+            ]
+        truth, naive = tables[names]
         for statistic, named in (("argmax", 1), ("top keys", TOP)):  # equal scores may come in either order
+            if statistic not in seen:
+                continue
             picked = seen[statistic].view(*seen["lse"].shape, named)
             weights = reference.weights(*call.tensors[:2], call.spec)
             seen[statistic] = torch.where(picked < 0, 0.0, weights.gather(-1, picked.clamp(min=0)))
@@ -205,6 +217,7 @@ def _worst(errors: list[Error]) -> list[Error]:
 
 Shapes = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _MANY: Shapes = ((2, 4, 127, 32), (2, 2, 149, 32), (2, 2, 149, 37))
+_SQUARE: Shapes = ((2, 4, 149, 32), (2, 2, 149, 32), (2, 2, 149, 37))
 _FEW: Shapes = ((1, 4, 2, 31), (1, 2, 2099, 31), (1, 2, 2099, 5))
 
 
@@ -233,13 +246,22 @@ def _cases(generator: torch.Generator) -> dict[str, tuple[Shapes, dict[str, Any]
         "relative bias": (_MANY, {"bias": rg.relative(draw(4, 31)), "align": "start"}),
         "dense bias with −inf": (_MANY, {"bias": holes.masked_fill(holes > 0.5, -torch.inf)}),
         "few queries": (_FEW, {"mask": rg.causal()}),
+        "causal from the start": (_SQUARE, {"mask": rg.causal()}),
     }
 
 
-def _refusal(engine: ModuleType, call: Call, device: str) -> str | None:
-    """Why an engine will not take a call on this device; None: it will."""
+def _refused_of(engine: ModuleType, call: Call, device: str) -> dict[str, str]:
+    """What an engine refuses of a call on this device, with the reasons; "output" stands for the whole of it."""
     moved = _moved(call, device)
-    return engine.refuses(*moved.tensors, moved.spec, wanted(top=TOP, cell=1))
+
+    def reason(*statistics: str, top: int = 0, cell: int = 0) -> str | None:
+        return engine.refuses(*moved.tensors, moved.spec, wanted(statistics, top=top, cell=cell))
+
+    if whole := reason():
+        return {"output": whole}
+    asked = {name: reason(name) for name in regard.statistics.TABLE}
+    asked |= {"map": reason(cell=1), "top": reason(top=TOP)}
+    return {name: why for name, why in asked.items() if why is not None}
 
 
 def _moved(call: Call, device: str) -> Call:
@@ -256,33 +278,34 @@ def _moved(call: Call, device: str) -> Call:
     return Call((query, key, value), arguments, call.factors)
 
 
-def _observe(engine: str, call: Call, device: str) -> tuple[Numbers, int]:
-    """What an engine finds, its gradients, and how many tokens a cell of its map has."""
+def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> tuple[Numbers, int]:
+    """What an engine does not refuse, its gradients, and how many tokens a cell of its map has, 0 for none."""
     moved = _moved(call, device)
     leaves = [t.detach().requires_grad_() for t in moved.tensors]
-    found = regard.observe(*leaves, engine=engine, map=GRID, top=TOP, **moved.arguments)
-    assert found.map is not None and found.top is not None
-    rows = {name: getattr(found, name) for name in ("output", *regard.statistics.TABLE)}
+    names = [name for name in regard.statistics.TABLE if name not in refused]
+    grid, top = None if "map" in refused else GRID, 0 if "top" in refused else TOP
+    found = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)
+    rows = {name: getattr(found, name) for name in ("output", *names)}
     rows |= moved.pulled(rows, leaves)
-    rows |= {
-        "map": found.map.total,
-        "map peak": found.map.peak,
-        "top": found.top.weights,
-        "top keys": found.top.keys,
-    }
-    return {name: tensor.detach().cpu() for name, tensor in rows.items()}, found.map.cell
+    if found.map is not None:
+        rows |= {"map": found.map.total, "map peak": found.map.peak}
+    if found.top is not None:
+        rows |= {"top": found.top.weights, "top keys": found.top.keys}
+    seen = {name: tensor.detach().cpu() for name, tensor in rows.items()}
+    return seen, 0 if found.map is None else found.map.cell
 
 
-def _dense(call: Call, dtype: torch.dtype, cell: int) -> Numbers:
-    """The same by the definition in this precision, with everything stored; keys are told by their weights."""
+def _dense(call: Call, dtype: torch.dtype, cell: int, names: Collection[str]) -> Numbers:
+    """What has these names by the definition in this precision, with everything stored; keys told by their weights."""
     query, key, value = (t.to(dtype).detach().requires_grad_() for t in call.tensors)
     rows = reference.observe(query, key, value, call.spec, dtype=dtype)
-    rows |= call.pulled(rows, (query, key, value))
+    rows |= call.pulled({name: row for name, row in rows.items() if name in names}, (query, key, value))
     weights = reference.weights(query, key, call.spec, dtype)[..., : key.shape[2]]
-    rows["map"], rows["map peak"] = reference.pooled(weights, cell, call.spec.offset)
+    if cell:
+        rows["map"], rows["map peak"] = reference.pooled(weights, cell, call.spec.offset)
     rows["top"] = rows["top keys"] = weights.topk(TOP).values
     rows["argmax"] = rows["max_weight"].unsqueeze(-1)
-    return {name: tensor.detach() for name, tensor in rows.items()}
+    return {name: rows[name].detach() for name in rows if name in names}
 
 
 def _error(

@@ -1,7 +1,11 @@
-"""The engines: modules with `name`, `refuses`, `rows` and `columns`. Knows how to pick one, and says which ran.
+"""The engines: modules of one protocol. Knows how to pick one, and says which ran.
 
-- `rows(query, key, value, spec, want) -> State` is the first fold, differentiable;
-- `columns(query, key, spec, lse, want) -> Sums` is the second;
+- `rows(query, key, value, spec, want) -> State` is the first fold, differentiable in query, key, value and a bias's
+  tensor: the engine's own fold made so by `engines.differentiable`;
+- `pull(query, key, value, spec, want, grads, mass, needed)` gives the gradients of those four, None where there is
+  none to give, from `grads`, those of the state's l, u, r, o and c (None: none; its m is the state's m itself), from
+  `mass`, the state's l, and from `needed`, four booleans that say whose gradient is wanted;
+- `columns(query, key, spec, lse, want) -> Sums` is the second fold;
 - `refuses(query, key, value, spec, want) -> str | None` says why it will not take a case.
 """
 
@@ -11,12 +15,13 @@ from types import ModuleType
 
 from torch import Tensor
 
-from regard.engines import native, tiles, triton
+from regard.engines import native, sdpa, tiles, triton
 from regard.errors import EngineError
 from regard.spec import Spec
 from regard.statistics import Wanted
 
-ENGINES: tuple[ModuleType, ...] = (native, triton, tiles)  # in the order in which "auto" asks them
+# In the order in which "auto" asks them; sdpa is for devices where the tiles are slow, so "auto" skips it on the CPU.
+ENGINES: tuple[ModuleType, ...] = (native, triton, sdpa, tiles)
 
 
 def choose(
@@ -32,7 +37,8 @@ def choose(
         raise EngineError(f'engine must be "auto" or one of {known}, got {name!r}')
     reasons = []
     for engine in ENGINES:
-        if name in ("auto", engine.name):
+        skipped = engine is sdpa and query.device.type == "cpu"
+        if name == engine.name or (name == "auto" and not skipped):
             reason = engine.refuses(query, key, value, spec, want)
             if reason is None:
                 return engine

@@ -16,7 +16,7 @@ from cases import Case, cases, draw_tensors
 from regard.axes import sizes_of
 from regard.bias import ScoreMod
 from regard.engines import native, tiles
-from regard.engines.native.gradient import rows
+from regard.engines.native import rows
 from regard.spec import Spec
 from regard.statistics import Wanted, group, read, wanted
 

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import torch
@@ -84,10 +85,9 @@ def test_keys_in_splits(keywords, queries, monkeypatch):
 def test_tensor_descriptors(monkeypatch):
     """The loads of Hopper: rows that step by 16 bytes; others take the plain road."""
     used = []
-    real = rg.engines.triton.rows.__globals__["_descriptor"]
-    monkeypatch.setitem(
-        rg.engines.triton.rows.__globals__, "_descriptor", lambda *a: used.append(a[1:]) or real(*a)
-    )
+    rows = import_module("regard.engines.triton.rows")  # as an attribute of the engine it is the function
+    real = rows._descriptor
+    monkeypatch.setattr(rows, "_descriptor", lambda *a: used.append(a[1:]) or real(*a))
     table = {line: tuple(replace(p, descriptors=True) for p in both) for line, both in plans.TABLE.items()}
     monkeypatch.setattr(plans, "TABLE", table)
     for dim, value_dim, expected in ((24, 8, [(32, 32), (32, 16)]), (7, 8, [])):

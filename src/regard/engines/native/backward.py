@@ -23,20 +23,14 @@ from regard.statistics import Wanted
 
 
 def pull(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor | None,
-    parameter: Tensor | None,
-    spec: Spec,
-    want: Wanted,
-    grads: State,
+    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, mass: Tensor,
     needed: Sequence[bool],
-) -> tuple[Tensor | None, ...]:
-    """Gradients of query, key, value and the bias's tensor, given those of the state (`grads.m` is m itself)."""
-    inputs = (query, key, value, parameter)
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Gradients of query, key, value and the bias's tensor, given those of the state: see `regard.engines`."""
+    inputs = (query, key, value, None if spec.bias is None else spec.bias.parameter)
     sums = [
         torch.zeros(tensor.shape, dtype=dtype) if need and tensor is not None else None
-        for tensor, need, dtype in zip(inputs, needed, (*[torch.float32] * 3, torch.float64), strict=False)
+        for tensor, need, dtype in zip(inputs, needed, (*[torch.float32] * 3, torch.float64), strict=True)
     ]
     sizes = sizes_of(query, key, value)
     if grads.m.numel() and sizes.keys:

@@ -9,18 +9,18 @@ and what a reader makes of the state (output, lse, entropy, …) is plain torch,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from regard.axes import sizes_of
+from regard.bias import Bias
 from regard.spec import Spec
 from regard.state import State
 from regard.statistics import Wanted
-from regard.tiles import scores, shape_of, walk, without_autocast
+from regard.tiles import finished, plain, shape_of, walk, without_autocast
 from regard.window import Window
 
 
@@ -32,22 +32,18 @@ def kept(p: Tensor, window: Window, want: Wanted) -> Tensor:
 
 
 @without_autocast
+@torch.no_grad()
 def pull(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor | None,
-    parameter: Tensor | None,
-    spec: Spec,
-    want: Wanted,
-    grads: State,
+    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, mass: Tensor,
     needed: Sequence[bool],
-) -> tuple[Tensor | None, ...]:
-    """Gradients of query, key, value and the bias's tensor, given those of the state (`grads.m` is m itself)."""
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    """Gradients of query, key, value and the bias's tensor, given those of the state: see `regard.engines`."""
     sizes = sizes_of(query, key, value)
     exact = grads.m.dtype
+    inputs = (query, key, value, None if spec.bias is None else spec.bias.parameter)
     sums = [
         None if tensor is None or not need else torch.zeros_like(tensor, dtype=exact)
-        for tensor, need in zip((query, key, value, parameter), needed, strict=False)
+        for tensor, need in zip(inputs, needed, strict=True)
     ]
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         part = slice(q0 - spec.offset, q1 - spec.offset)
@@ -58,7 +54,6 @@ def pull(
             columns = _clean(key[:, :, window.columns]).to(exact)
             values = None if value is None else value[:, :, window.columns].to(exact)
             _tile(block, columns, values, spec, want, local, window, sums)
-    inputs = (query, key, value, parameter)
     return tuple(None if s is None or t is None else s.to(t.dtype) for s, t in zip(sums, inputs, strict=True))
 
 
@@ -78,14 +73,8 @@ def _tile(
     sums: list[Tensor | None],
 ) -> None:
     """Add one tile's share to the sums."""
-    spec, index = _local(spec, window)
-    learned = None if spec.bias is None or sums[3] is None else spec.bias.parameter
-
-    def scored(query: Tensor, key: Tensor, *values: Tensor) -> Tensor:
-        bias = spec.bias.with_values(*values) if spec.bias is not None and values else spec.bias
-        return scores(query, key, replace(spec, bias=bias), window)[0]
-
-    tile, through = _pulled(scored, query, key, *(() if learned is None else (learned,)))
+    before = plain(query, key, spec)
+    tile, allowed = finished(before, spec, window)
     x = tile - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
     p = x.exp()
     slope = torch.zeros_like(p) if grads.l is None else grads.l[..., None].expand_as(p).clone()
@@ -99,51 +88,54 @@ def _tile(
                 slope += grads.c[..., i, None] * column.phi(window, p.device)
     if grads.o is not None and value is not None:
         slope += _through_value(p, value, grads.o, window, want, sums)
-    slope *= p  # NaN where a key is blocked, perhaps: `scores` lets nothing through there
-    shares = through(slope)
-    places = (0, (..., window.rows, slice(None))), (1, (..., window.columns, slice(None))), (3, index)
-    for (place, part), share in zip(places, shares, strict=False):
-        total = sums[place]
-        if total is not None and share is not None:
-            total[part] += share
+    slope *= p
+    if allowed is not None:  # NaN may stand where a key is blocked
+        slope.masked_fill_(~allowed, 0.0)
+    if spec.bias is not None:
+        slope = _through_bias(before, slope, spec.bias, window, sums)
+    if spec.softcap is not None:
+        slope = slope * (1 - (before / spec.softcap).square())  # the slope of tanh
+    _through_product(query, key, slope, spec.scale, window, sums)
 
 
-def _pulled(
-    scored: Callable[..., Tensor], *inputs: Tensor
-) -> tuple[Tensor, Callable[[Tensor], tuple[Tensor | None, ...]]]:
-    """The scores of a tile, and what gives the inputs' gradients for a slope of the scores."""
-    leaves = [tensor.detach().requires_grad_() for tensor in inputs]
-    with torch.enable_grad():
-        if leaves[0][:0].clone().grad_fn is None:  # below an operator of torch only the slower vjp records
-            tile, through = torch.func.vjp(scored, *inputs)[:2]
-            return tile, through
-        tile = scored(*leaves)
-    return tile.detach(), lambda slope: torch.autograd.grad(tile, leaves, slope, allow_unused=True)
+def _through_bias(
+    before: Tensor, slope: Tensor, bias: Bias, window: Window, sums: list[Tensor | None]
+) -> Tensor:
+    """The slope of the scores before the bias; adds the gradient of the bias's own tensor to the sums."""
+    part, index = bias.part(window)
+    slope, share = part.pull(before, slope, window, sums[3] is not None)
+    if sums[3] is not None and share is not None:
+        sums[3][index] += share
+    return slope
+
+
+def _through_product(
+    query: Tensor, key: Tensor, slope: Tensor, scale: float, window: Window, sums: list[Tensor | None]
+) -> None:
+    """Add scale · slope · key to the queries' sums and scale · slopeᵀ · query to the keys'."""
+    lanes = _lanes(slope, key.shape[1])
+    if sums[0] is not None:
+        sums[0][:, :, window.rows] += torch.bmm(lanes, key.flatten(0, 1)).mul_(scale).view_as(query)
+    if sums[1] is not None:
+        share = torch.bmm(lanes.transpose(1, 2), _lanes(query, key.shape[1]))
+        sums[1][:, :, window.columns] += share.mul_(scale).view_as(key)
+
+
+def _lanes(tensor: Tensor, kv_heads: int) -> Tensor:
+    """`(batch · kv_heads, rows of all heads that share a key head, last)`."""
+    batch, heads, rows, last = tensor.shape
+    return tensor.reshape(batch * kv_heads, heads // kv_heads * rows, last)
 
 
 def _through_value(
     p: Tensor, value: Tensor, grad: Tensor, window: Window, want: Wanted, sums: list[Tensor | None]
 ) -> Tensor:
     """g_o · value of a tile; adds the value's own gradient pᵀ · g_o to the sums."""
-    kv_heads = value.shape[1]
     factors = kept(p, window, want) if want.dropout else None
     used = p if factors is None else p * factors
-
-    def lanes(tensor: Tensor) -> Tensor:
-        batch, heads, rows, last = tensor.shape
-        return tensor.reshape(batch * kv_heads, heads // kv_heads * rows, last)
-
+    grads = _lanes(grad, value.shape[1])
     if sums[2] is not None:
-        share = torch.bmm(lanes(used).transpose(1, 2), lanes(grad))
-        sums[2][:, :, window.columns] += share.view(*value.shape)
-    slope = torch.bmm(lanes(grad), value.flatten(0, 1).transpose(1, 2)).view_as(p)
+        share = torch.bmm(_lanes(used, value.shape[1]).transpose(1, 2), grads)
+        sums[2][:, :, window.columns] += share.view_as(value)
+    slope = torch.bmm(grads, value.flatten(0, 1).transpose(1, 2)).view_as(p)
     return slope if factors is None else slope * factors
-
-
-def _local(spec: Spec, window: Window) -> tuple[Spec, tuple[slice, ...]]:
-    """The spec with the bias of this tile alone, where gradients stop, and the tile's place in the bias's tensor."""
-    if spec.bias is None or spec.bias.parameter is None:
-        return spec, ()
-    bias, index = spec.bias.part(window)
-    assert bias.parameter is not None
-    return replace(spec, bias=bias.with_values(bias.parameter.detach())), index

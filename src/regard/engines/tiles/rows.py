@@ -20,15 +20,6 @@ from regard.window import Window
 CHUNK = 32  # keys per chunk in the search for the largest score
 
 
-def rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
-    """Fold the keys of every query into a state; differentiable in query, key, value and a bias's tensor."""
-    parameter = None if spec.bias is None else spec.bias.parameter
-    inputs = [t for t in (query, key, value, parameter) if t is not None]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
-        return State(*_Fold.apply(query, key, value, parameter, spec, want))
-    return fold(query, key, value, spec, want)
-
-
 def accumulator(dtype: torch.dtype, device: torch.device) -> torch.dtype:
     """Sums over tiles are kept in float64 wherever the device has it: they are one number a row."""
     return statistics_dtype(dtype) if device.type == "mps" else torch.float64
@@ -205,28 +196,3 @@ def _columns(p: Tensor, l: Tensor, window: Window, want: Wanted, many: torch.dty
 
 
 _MOMENTS = {column.name for column in (POSITION, SQUARE, DISTANCE)}
-
-
-class _Fold(torch.autograd.Function):
-    """The fold with its gradient. m, counts and top keys are constants: every reading is the same for any m."""
-
-    @staticmethod
-    def forward(ctx, query, key, value, parameter, spec, want):  # type: ignore[no-untyped-def]
-        state = fold(query, key, value, spec, want)
-        ctx.save_for_backward(query, key, value, parameter, state.m)
-        ctx.spec, ctx.want = spec, want
-        ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
-        constants = (state.m, state.count, state.top_scores, state.top_keys)
-        ctx.mark_non_differentiable(*(t for t in constants if t is not None))
-        return tuple(getattr(state, f.name) for f in fields(State))
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, _m, l, u, r, o, c, *_):  # type: ignore[no-untyped-def]
-        query, key, value, parameter, m = ctx.saved_tensors
-        grads = State(m=m, l=l, u=u, r=r, o=o, c=c)
-        return (
-            *backward.pull(query, key, value, parameter, ctx.spec, ctx.want, grads, ctx.needs_input_grad),
-            None,
-            None,
-        )

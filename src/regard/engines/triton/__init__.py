@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 
 from regard.bias import Alibi, Dense, Relative
+from regard.engines.differentiable import differentiable
 from regard.engines.triton.columns import columns
 from regard.engines.triton.gradient import pull
 from regard.engines.triton.launch import installed, interpreted
 from regard.engines.triton.plans import MOST_TOP, MOST_WIDTH
-from regard.engines.triton.rows import rows
+from regard.engines.triton.rows import fold
 from regard.spec import Spec
 from regard.statistics import Wanted
 
 name = "triton"
+rows = differentiable(fold, pull)
 
 __all__ = ["columns", "name", "pull", "refuses", "rows"]
 

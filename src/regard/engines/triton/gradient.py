@@ -28,13 +28,7 @@ def pull(
     query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, mass: Tensor,
     needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Gradients of query, key and value, and None for a bias's tensor, given those of the state.
-
-    Args:
-        grads: of l, u, r, o and c, None where there is none; its m is the state's m itself.
-        mass: the state's l.
-        needed: whether query's, key's and value's gradient is wanted.
-    """
+    """Gradients of query, key and value, and None for a bias's tensor: see `regard.engines`."""
     used = None if grads.o is None else value
     sizes = sizes_of(query, key, used)
     if 0 in (*query.shape[:3], sizes.keys):

@@ -6,7 +6,7 @@ Knows the layout of the kernel's sums; the kernel is `kernels.rows`, the gradien
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,7 +14,6 @@ from torch import Tensor
 
 from regard.axes import Sizes, sizes_of
 from regard.engines.tiles.rows import blank
-from regard.engines.triton import gradient
 from regard.engines.triton.launch import MOMENTS, OTHERS, Setting, on_device, setting
 from regard.engines.triton.plans import splits_of
 from regard.engines.triton.traits import Results, contiguous_rows, describable, rows_of
@@ -24,14 +23,6 @@ from regard.statistics import Wanted
 from regard.tiles import without_autocast
 
 FEW = 16  # queries of a head below which the heads of a group share a tile
-
-
-def rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
-    """Fold the keys of every query into a state; differentiable in query, key and value."""
-    inputs = [t for t in (query, key, value) if t is not None]
-    if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
-        return State(*_Fold.apply(query, key, value, spec, want))
-    return fold(query, key, value, spec, want)
 
 
 @without_autocast
@@ -166,25 +157,3 @@ def _best(results: Results, shape: tuple[int, ...], top: int) -> tuple[Tensor | 
         scores, keys = scores.gather(1, order)[:, :top], keys.gather(1, order)[:, :top]
     keys = torch.where(scores == -torch.inf, -1, keys.long())
     return (scores * math.log(2)).view(*shape, top), keys.view(*shape, top)
-
-
-class _Fold(torch.autograd.Function):
-    """The fold with its gradient. m, counts and top keys are constants: every reading is the same for any m."""
-
-    @staticmethod
-    def forward(ctx, query, key, value, spec, want):  # type: ignore[no-untyped-def]
-        state = fold(query, key, value, spec, want)
-        ctx.save_for_backward(query, key, value, state.m, state.l)
-        ctx.spec, ctx.want = spec, want
-        ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
-        constants = (state.m, state.count, state.top_scores, state.top_keys)
-        ctx.mark_non_differentiable(*(t for t in constants if t is not None))
-        return tuple(getattr(state, f.name) for f in fields(State))
-
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx, _m, l, u, r, o, c, *_):  # type: ignore[no-untyped-def]
-        query, key, value, m, mass = ctx.saved_tensors
-        grads = State(m=m, l=l, u=u, r=r, o=o, c=c)
-        shares = gradient.pull(query, key, value, ctx.spec, ctx.want, grads, mass, ctx.needs_input_grad)
-        return (*shares[:3], None, None)

@@ -1,0 +1,112 @@
+"""The two folds by calls of SDPA. The identities are those of the package's docstring."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad, scaled_dot_product_attention
+
+from regard.axes import repeat_heads, sizes_of, statistics_dtype
+from regard.columns import Column
+from regard.engines.sdpa.call import OF_KEYS, is_causal, prepared
+from regard.engines.sums import Sums
+from regard.engines.tiles.rows import accumulator, blank
+from regard.spec import Spec
+from regard.state import State
+from regard.statistics import Wanted
+from regard.tiles import without_autocast
+from regard.window import Window
+
+
+def _means(query: Tensor, key: Tensor, columns: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
+    """ln w₀ `(batch, heads, queries)`, and the means of columns under the weights.
+
+    Args:
+        columns: `(batch, heads, keys, any number)`, taken as values, as many at a time as query is wide.
+    """
+    first = torch.zeros_like(key[..., :1])
+    first[:, :, 0] = 1
+    parts = []
+    for part in torch.cat([first, columns], -1).split(query.shape[3], -1):
+        values = pad(part, (0, query.shape[3] - part.shape[3]))
+        means = scaled_dot_product_attention(query, key, values, is_causal=causal, scale=1.0)
+        parts.append(means[..., : part.shape[3]])
+    means = torch.cat(parts, -1).to(accumulator(query.dtype, query.device))
+    return means[..., 0].log(), means[..., 1:]
+
+
+@without_autocast
+@torch.no_grad()
+def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
+    """The states of all rows: m is the lse, so that l is 1."""
+    sizes = sizes_of(query, key, value)
+    state, causal = blank(query, sizes, want), is_causal(spec, sizes)
+    rows, keys, mean = prepared(query, key, spec)
+    asked = {column.name: _phi(column, keys) for column in want.columns if column.kind in OF_KEYS}
+    if state.u is not None:
+        asked["key"] = keys
+    if state.o is not None and value is not None:
+        asked["value"] = repeat_heads(value.to(rows.dtype), sizes.group)
+    every = torch.cat([keys[..., :0], *asked.values()], -1)
+    log_first, means = _means(rows, keys, every, causal)
+    found = dict(zip(asked, means.split([part.shape[3] for part in asked.values()], -1), strict=True))
+    many, first = rows.to(means.dtype), keys[:, :, :1].to(means.dtype)
+    lse = (many * first).sum(-1) - log_first
+    state.m.copy_(lse + (many * mean.to(means.dtype)).sum(-1))
+    state.l.fill_(1)
+    if state.u is not None:  # −entropy
+        state.u.copy_(log_first - (many * (first - found["key"])).sum(-1))
+    if state.r is not None:
+        state.r.copy_((2 * log_first - _means(2 * rows, keys, every[..., :0], causal)[0]).exp())
+    if state.o is not None:
+        state.o.copy_(found["value"])
+    if state.c is not None:
+        for i, column in enumerate(want.columns):
+            mean_of = found[column.name][..., 0] if column.name in found else None
+            state.c[..., i] = (
+                _band(rows, keys, lse, spec.offset, causal, column) if mean_of is None else mean_of
+            )
+    if state.count is not None:
+        state.count.fill_(sizes.keys)
+        if causal:
+            state.count.copy_(torch.arange(1, sizes.queries + 1, device=query.device))
+    return state
+
+
+def _phi(column: Column, keys: Tensor) -> Tensor:
+    """A column of the keys alone as values, `(batch, heads, keys, 1)`."""
+    values = column.phi(Window(0, 1, 0, keys.shape[2], 0), keys.device).to(keys.dtype)
+    return values.expand(*keys.shape[:2], 1, -1).transpose(2, 3)
+
+
+def _band(query: Tensor, key: Tensor, lse: Tensor, offset: int, causal: bool, column: Column) -> Tensor:
+    """Σ w over low ≤ k − q ≤ high, diagonal by diagonal: of each row e^(score − lse) at one key."""
+    queries, keys = query.shape[2], key.shape[2]
+    total = torch.zeros_like(lse)
+    for step in range(column.low, min(column.high, 0 if causal else column.high) + 1):
+        ahead = offset + step  # from a query's row to its key
+        here = slice(max(0, -ahead), max(0, min(queries, keys - ahead)))
+        there = slice(here.start + ahead, here.stop + ahead)
+        if here.start < here.stop:
+            score = (query[:, :, here] * key[:, :, there]).sum(-1)
+            total[:, :, here] += (score - lse[:, :, here]).exp()
+    return total
+
+
+@without_autocast
+@torch.no_grad()
+def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
+    """Received mass, given the rows' lse `(batch, heads, queries)`.
+
+    With queries and keys exchanged and both turned around, causal stays what it was.
+    """
+    if not want.received:
+        return Sums(None, None, None)
+    rows, keys, mean = prepared(query, key, spec)
+    from_mean = (lse - (rows * mean).sum(-1)).flip(2)
+    rows, keys, last = rows.flip(2), keys.flip(2), from_mean[:, :, :1]
+    shares = (last - from_mean).exp().to(rows.dtype).unsqueeze(-1)
+    log_first, means = _means(keys, rows, shares, is_causal(spec, sizes_of(query, key)))
+    score = (keys * rows[:, :, :1]).sum(-1)  # with the last query
+    received = (means[..., 0].log() + score - log_first - last).exp()
+    return Sums(received.flip(2).to(statistics_dtype(query.dtype)), None, None)
