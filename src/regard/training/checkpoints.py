@@ -95,7 +95,7 @@ def latest(folder: Path) -> Path | None:
         reason = fault(checkpoint)
         if reason is None:
             if faults:
-                warnings.warn(f"{faults[0]}. The run goes on from {checkpoint.name} instead", stacklevel=3)
+                warnings.warn(f"{faults[0]}. The run goes on from {checkpoint.name} instead", stacklevel=4)
             return checkpoint
         faults.append(reason)
     damaged = [reason for reason in faults if SEAL not in reason]
@@ -104,7 +104,7 @@ def latest(folder: Path) -> Path | None:
             f"{folder}: a run resumes from a whole checkpoint, but there is none: {damaged[0]}"
         )
     if faults:
-        warnings.warn(f"{faults[0]}. The run begins anew", stacklevel=3)
+        warnings.warn(f"{faults[0]}. The run begins anew", stacklevel=4)
     return None
 
 

@@ -50,7 +50,7 @@ class Recipe:
         accumulation: parts that a batch is split into, one after the other, to save memory.
         precision: "float32", or "bfloat16" for matrix products, with weights kept in float32.
         gradient_checkpointing: compute activations again in the backward pass, to save memory.
-        seed: of the order of the data and of dropout.
+        seed: of the order of the data, of dropout, and of what puts batches together.
         log_every, save_every, evaluate_every: steps between logs, checkpoints, evaluations. The last step is always
             saved, and evaluated where there is data for it; None: nothing before it.
         probe_every: steps between probes, or "log": four while the steps double, so that the early steps, when most
@@ -158,8 +158,7 @@ class Recipe:
             activation_checkpointing=self.gradient_checkpointing,
             activation_checkpointing_kwargs={"use_reentrant": False} if self.gradient_checkpointing else None,
             seed=self.seed,
-            data_seed=self.seed,
-            dataloader_drop_last=True,  # every update sees a full batch
+            train_sampling_strategy="sequential",  # the data come shuffled
             logging_steps=self.log_every,
             logging_first_step=True,
             logging_nan_inf_filter=False,  # the guard stops the run instead

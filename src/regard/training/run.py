@@ -20,9 +20,10 @@ from regard.errors import ArgumentError, TrainingError, require
 from regard.training import checkpoints
 from regard.training.guard import Guard
 from regard.training.life import Life
+from regard.training.order import InOrder, Shuffled, seeded
 from regard.training.probe import FILE, Probe, Prober
 from regard.training.recipe import Recipe
-from regard.training.trainer import bar, callback, guarded
+from regard.training.trainer import bar, callback, counted, guarded
 
 RECIPE, STATE = "recipe.json", "trainer_state.json"
 CURVES = ("loss", "eval_loss", "learning_rate", "grad_norm")  # as Trainer calls them
@@ -78,6 +79,8 @@ def train(
     The same call resumes a run that was killed: bit for bit on the CPU, when as many processes go on as began.
     Started by `accelerate launch`, it runs on many devices; the batch of the recipe is shared among them.
 
+    Every update sees a full batch: the data are gone through in one random order after another.
+
     Args:
         model: a module that takes the examples as keyword arguments and returns a loss, as all of transformers do
             that are given `labels`. It is left in evaluation mode.
@@ -85,7 +88,8 @@ def train(
         data: examples by number, each a dict of tensors: a `torch.utils.data.Dataset` or a list.
         folder: where recipe, checkpoints and life go.
         evaluation: examples that are not trained on.
-        collate: makes a batch of a list of examples; None: tensors are stacked.
+        collate: makes a batch of a list of examples; None: tensors are stacked. It may draw from torch's random
+            numbers, to mask tokens for instance: they follow from the recipe's seed and the place in the run.
         probe: what to look at while the model trains.
         resume: "auto", from the latest whole checkpoint of the folder, if there is one; "never"; or a checkpoint.
         tensorboard: write curves for TensorBoard into `folder/runs`.
@@ -100,18 +104,20 @@ def train(
     started, folder = time.perf_counter(), Path(folder)
     _check(recipe, data, evaluation)
     checkpoint = _begun(folder, recipe, resume)
+    resumed = 0 if checkpoint is None else _step(checkpoint)
     life = Life.load(checkpoint / FILE) if probe and checkpoint and (checkpoint / FILE).exists() else Life()
     prober = None if probe is None else Prober(probe, recipe.probes, life)
     guard = Guard()
     arguments = recipe.arguments(folder, evaluate=evaluation is not None, tensorboard=tensorboard)
     sealer = checkpoints.Sealer(folder, prober.save if prober else lambda _: None)
-    with _as_before(model, recipe):
+    collate = collate or require("transformers", extra="train").default_data_collator
+    with _as_before(model, recipe), counted(model):
         trainer = guarded(guard)(
             model=model,
             args=arguments,
-            train_dataset=data,
-            eval_dataset=evaluation,
-            data_collator=collate,
+            train_dataset=Shuffled(data, recipe.steps * recipe.batch, recipe.seed),
+            eval_dataset=None if evaluation is None else InOrder(evaluation),
+            data_collator=seeded(collate, recipe.seed),
             callbacks=[callback(each) for each in (guard, prober, sealer) if each is not None],
         )
         trainer.remove_callback(require("transformers", extra="train").PrinterCallback)
@@ -119,7 +125,7 @@ def train(
             trainer.add_callback(bar())
         if trainer.is_world_process_zero():
             recipe.save(folder / RECIPE)
-        _run(trainer, checkpoint, recipe)
+        _run(trainer, checkpoint, done=resumed >= recipe.steps)
     if prober and trainer.is_world_process_zero():
         prober.save(folder)
     logs = trainer.state.log_history
@@ -129,7 +135,7 @@ def train(
     return Run(
         recipe=recipe,
         folder=folder,
-        resumed=0 if checkpoint is None else _step(checkpoint),
+        resumed=resumed,
         losses=losses,
         evaluations=evaluations,
         rates=rates,
@@ -143,8 +149,8 @@ def _check(recipe: Recipe, data: Any, evaluation: Any) -> None:
     for name, examples in (("data", data), ("evaluation", evaluation)):
         if not isinstance(examples, Sized) and (name == "data" or examples is not None):
             raise ArgumentError(f"{name} must have a length, got {type(examples).__name__}")
-    if len(data) < recipe.batch:
-        raise ArgumentError(f"data must fill a batch of {recipe.batch}, got {len(data)} examples")
+        if examples is not None and not len(examples):
+            raise ArgumentError(f"{name} must have at least one example, got none")
     if recipe.evaluate_every and evaluation is None:
         raise ArgumentError(
             f"evaluation must be given when evaluate_every is set, got evaluate_every={recipe.evaluate_every}"
@@ -188,9 +194,9 @@ def _step(checkpoint: Path) -> int:
     return int(json.loads((checkpoint / STATE).read_bytes())["global_step"])
 
 
-def _run(trainer: Any, checkpoint: Path | None, recipe: Recipe) -> None:
+def _run(trainer: Any, checkpoint: Path | None, *, done: bool) -> None:
     """Train, or where that is done already, load what came of it."""
-    if checkpoint is None or _step(checkpoint) < recipe.steps:
+    if checkpoint is None or not done:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         return
     trainer._load_from_checkpoint(str(checkpoint))  # `Trainer.train` would make one update more
@@ -202,6 +208,7 @@ def _as_before(model: nn.Module, recipe: Recipe) -> Iterator[None]:
     """On exit, what Trainer sets on a model is as it was, and the model is in evaluation mode."""
     config = getattr(model, "config", None)
     cache = getattr(config, "use_cache", None)
+    forward = {"forward": vars(model)["forward"]} if "forward" in vars(model) else {}
     logging = require("transformers.utils.logging", extra="train")
     bars = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()  # a bar for each checkpoint
@@ -214,6 +221,7 @@ def _as_before(model: nn.Module, recipe: Recipe) -> Iterator[None]:
             config.use_cache = cache
         if recipe.gradient_checkpointing:
             model.activation_checkpointing_disable()  # type: ignore[operator]
-        # mixed precision wraps the model's forward
-        require("accelerate.utils", extra="train").extract_model_from_parallel(model, keep_fp32_wrapper=False)
+        for name in ("forward", "_original_forward"):  # mixed precision wraps them
+            vars(model).pop(name, None)
+        vars(model).update(forward)
         model.eval()

@@ -1,24 +1,31 @@
-"""Trainer, with the three things changed that cannot be said through its arguments.
+"""Trainer with what cannot be said through its arguments: the guard, the count of targets, a plain bar.
 
-Knows the methods of `transformers.Trainer` that are there to be overridden, and how a listener becomes a callback.
+Knows what of `transformers.Trainer` is there to be overridden, and how a listener becomes a callback.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from regard.errors import require
 from regard.training.guard import Guard
 
 
 def guarded(guard: Guard) -> type:
-    """A Trainer whose steps pass by the guard, and which evaluates on every example, a last short batch included."""
+    """A Trainer each of whose steps passes by the guard, and which shifts labels before it smooths them."""
     base = require("transformers", extra="train").Trainer
 
     class Trainer(base):  # type: ignore[misc, valid-type]
+        def __init__(self, **given: Any) -> None:
+            super().__init__(**given)
+            if self.label_smoother is not None and self._loss_shifts_labels and not _known(self.model):
+                self.label_smoother = partial(self.label_smoother, shift_labels=True)
+
         def training_step(
             self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
         ) -> Tensor:
@@ -27,14 +34,30 @@ def guarded(guard: Guard) -> type:
 
             return guard.run(step, model, self.model, inputs, self.state.global_step + 1)
 
-        def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader:
-            self.args.dataloader_drop_last = False
-            try:
-                return super().get_eval_dataloader(eval_dataset)
-            finally:
-                self.args.dataloader_drop_last = True
-
     return Trainer
+
+
+@contextmanager
+def counted(model: nn.Module) -> Iterator[None]:
+    """A model that predicts the next token says so, so that Trainer counts its targets rightly.
+
+    Trainer divides the loss by the number of labels, of which a causal model leaves out the first. It knows that by
+    `loss_type`, which transformers reads off the name of the class, and which for some (`GPT2LMHeadModel`) is None.
+    """
+    unsaid = getattr(model, "loss_type", "") is None and _known(model)
+    if unsaid:
+        model.loss_type = "ForCausalLM"  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if unsaid:
+            model.loss_type = None
+
+
+def _known(model: nn.Module) -> bool:
+    """Whether transformers knows the class as one that predicts the next token: only then Trainer smooths it so."""
+    names = require("transformers.models.auto.modeling_auto", extra="train").MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return type(model).__name__ in names.values()
 
 
 def callback(listener: object) -> Any:
