@@ -13,7 +13,7 @@ def run(folder: Path) -> Run:
     """Without dropout, whose random numbers differ from process to process."""
     recipe = tiny.recipe(steps=13, batch=8, save_every=7, evaluate_every=4)
     return train(
-        tiny.gpt(0.0), recipe, tiny.texts(23), folder=folder, evaluation=tiny.texts(7, 1), probe=tiny.probe(),
+        tiny.gpt(0.0), recipe, tiny.texts(23), folder=folder, evaluation=tiny.texts(16, 1), probe=tiny.probe(),
         progress=False,
     )  # fmt: skip
 

@@ -17,22 +17,14 @@ TESTS = Path(__file__).parents[1]
 
 def test_two_processes_train_as_one(tmp_path):
     alone = devices.run(tmp_path / "one")
-    launch = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        "--cpu",
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-    ]
-    settings = ["--mixed_precision", "no", "--dynamo_backend", "no", "--main_process_port", "0"]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]),
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [*launch, *settings, devices.__file__, str(tmp_path / "two")]
+    # Without a GPU this launcher starts as many processes on the CPU; `--cpu` alone would ask for MPI.
+    launch = (
+        "-m accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --main_process_port 0"
+    )
+    settings = "--mixed_precision no --dynamo_backend no"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment["PYTHONPATH"] = os.pathsep.join([str(TESTS), *sys.path])
+    command = [sys.executable, *launch.split(), *settings.split(), devices.__file__, str(tmp_path / "two")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     for rank in (0, 1):

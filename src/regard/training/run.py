@@ -39,7 +39,8 @@ class Run:
         resumed: the step that it went on from, 0 for a new run.
         losses: step → training loss, the mean over the steps since the entry before (since the step that it went on
             from, for the first entry after).
-        evaluations: step → loss on the data for evaluation.
+        evaluations: step → loss on the data for evaluation, the mean over batches, each by its number of examples.
+            Several devices fill their last batch up with the first examples.
         rates: step → learning rate of that update. norms: step → L2 norm of all gradients before clipping.
         life: what each head did from step 0 on; None without a probe.
         seconds: that this call took.
