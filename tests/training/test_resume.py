@@ -90,6 +90,11 @@ def test_every_checkpoint_leads_to_the_same_end(whole, tmp_path, step):
     same_life(run.life, expected.life)
 
 
+def test_a_probe_that_comes_later_begins_there(stopped):
+    shutil.rmtree(stopped / "checkpoint-10")
+    assert go_on(stopped, probe=tiny.probe()).life.steps == (5, 6, 7, 8, 10)
+
+
 def test_checkpoints_are_safetensors_and_as_many_as_said(stopped):
     assert list(checkpoints.steps(stopped)) == [10, 5]
     assert (stopped / "checkpoint-10" / "model.safetensors").exists()

@@ -4,8 +4,9 @@ import pytest
 import torch
 from transformers import GPT2LMHeadModel
 
+import regard
 from regard.errors import ArgumentError, TrainingError
-from regard.training import Life, train
+from regard.training import Life, Probe, train
 from training import tiny
 
 
@@ -160,6 +161,30 @@ def test_any_module_that_returns_a_loss_will_do(tmp_path):
     assert again.resumed == 300 and again.losses == run.losses
 
 
+def test_an_encoder_trains_on_padded_texts_with_hidden_tokens(tmp_path):
+    """As BERT does: the loss is over hidden tokens alone, and the life over real ones."""
+
+    def collate(examples):
+        lengths = torch.tensor([5 + int(each["input_ids"][0]) % 7 for each in examples])
+        mask = (torch.arange(tiny.LENGTH) < lengths[:, None]).long()
+        tokens = torch.stack([each["input_ids"] for each in examples])
+        hidden = (torch.rand(tokens.shape) < 0.3) & mask.bool()
+        labels = tokens.masked_fill(~hidden, -100)
+        return {"input_ids": tokens.masked_fill(hidden, 0) * mask, "attention_mask": mask, "labels": labels}
+
+    inputs = {name: x for name, x in collate(tiny.texts(5, 3)).items() if name != "labels"}
+    _, run = trained(tmp_path, tiny.bert(), collate=collate, probe=Probe(inputs), evaluation=tiny.texts(7, 1))
+    assert len(run.losses) == 17 and 17 in run.evaluations
+    lengths = inputs["attention_mask"].sum(1).double()
+    most = (lengths * lengths.log()).sum() / lengths.sum()  # of each real query, over the real keys
+    assert run.life.of_statistic("entropy")[0].mean().item() == pytest.approx(most.item(), rel=0.01)
+    assert all(run.life.maps[0][0, :, -1].sum(-1) == 0)
+
+
+def test_the_package_is_found_when_it_is_asked_for():
+    assert regard.training.train is train
+
+
 def test_printing_is_short(tmp_path):
     _, run = trained(tmp_path, steps=2, evaluation=tiny.texts(7, 1))
     assert repr(run).startswith("Run of 2 steps: loss 3.4") and ", evaluation 3." in repr(run)
@@ -200,7 +225,5 @@ def test_what_does_not_fit_is_said(tmp_path, settings, error, message):
     ],
 )
 def test_a_bad_probe_is_said(changed, message):
-    from regard.training import Probe
-
     with pytest.raises(ArgumentError, match=message):
         Probe(**({"inputs": tiny.batch(2)} | changed))

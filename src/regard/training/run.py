@@ -84,14 +84,14 @@ def train(
 
     Args:
         model: a module that takes the examples as keyword arguments and returns a loss, as all of transformers do
-            that are given `labels`. It is left in evaluation mode.
+            that are given `labels`. It is left in evaluation mode, on the device that it was trained on.
         recipe: how.
         data: examples by number, each a dict of tensors: a `torch.utils.data.Dataset` or a list.
         folder: where recipe, checkpoints and life go.
         evaluation: examples that are not trained on.
         collate: makes a batch of a list of examples; None: tensors are stacked. It may draw from torch's random
             numbers, to mask tokens for instance: they follow from the recipe's seed and the place in the run.
-        probe: what to look at while the model trains.
+        probe: what to look at while the model trains. Given to a run that goes on and had none, its life begins there.
         resume: "auto", from the latest whole checkpoint of the folder, if there is one; "never"; or a checkpoint.
         tensorboard: write curves for TensorBoard into `folder/runs`.
         progress: show a progress bar.

@@ -21,6 +21,8 @@ def guarded(guard: Guard) -> type:
     base = require("transformers", extra="train").Trainer
 
     class Trainer(base):  # type: ignore[misc, valid-type]
+        label_smoother: Any
+
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
             if self.label_smoother is not None and self._loss_shifts_labels and not _known(self.model):
@@ -51,7 +53,7 @@ def counted(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         if unsaid:
-            model.loss_type = None
+            model.loss_type = None  # type: ignore[assignment]
 
 
 def _known(model: nn.Module) -> bool:
