@@ -46,7 +46,7 @@ def test_the_arguments_say_what_the_recipe_says(tmp_path):
     wanted = {
         "max_steps": 101, "per_device_train_batch_size": 11, "gradient_accumulation_steps": 2, "weight_decay": 0.03,
         "adam_beta1": 0.8, "adam_beta2": 0.97, "max_grad_norm": 0.0, "label_smoothing_factor": 0.2, "bf16": True,
-        "activation_checkpointing": True, "seed": 11, "data_seed": 11, "logging_steps": 7, "save_steps": 13,
+        "activation_checkpointing": True, "seed": 11, "logging_steps": 7, "save_steps": 13,
         "eval_steps": 5, "save_total_limit": 3, "report_to": ["tensorboard"], "warmup_steps": 5,
     }  # fmt: skip
     assert {name: getattr(made, name) for name in wanted} == wanted
