@@ -41,6 +41,10 @@ class ModelError(RegardError, ValueError):
     """A model or text that cannot be used: not found, no network, too long for the model."""
 
 
+class TrainingError(RegardError, RuntimeError):
+    """A training that cannot go on: a number that is not finite, a damaged checkpoint, another run's folder."""
+
+
 class MissingPackageError(RegardError, ImportError):
     """An optional package that this function needs, with the command that installs it."""
 

@@ -12,5 +12,8 @@ from regard.draw.encodings import positions
 from regard.draw.entropies import entropy
 from regard.draw.grids import heads
 from regard.draw.heatmaps import heatmap
+from regard.draw.life import life, strip
 
-__all__ = ["entropy", "heads", "heatmap", "positions", "strength", "structure", "temperatures"]
+__all__ = [
+    "entropy", "heads", "heatmap", "life", "positions", "strength", "strip", "structure", "temperatures",
+]  # fmt: skip

@@ -55,11 +55,15 @@ def norm(scale: str, limit: float) -> Any:
     return require("matplotlib.colors", extra="draw").PowerNorm(SCALES[scale], vmin=0.0, vmax=limit)
 
 
+def span(low: float, high: float) -> Any:
+    """From `low` … `high` to 0 … 1, evenly."""
+    return require("matplotlib.colors", extra="draw").Normalize(low, high)
+
+
 def ticks(scale: str, limit: float) -> list[float]:
     """Round numbers from 0 to `limit`, far enough from each other on the bar."""
     if scale == "linear":
-        locator = require("matplotlib.ticker", extra="draw").MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
-        return [float(tick) for tick in locator.tick_values(0.0, limit) if 0 <= tick <= limit * 1.0001]
+        return even(0.0, limit)
     chosen = [0.0]
     power = 10.0 ** int(f"{limit:e}".partition("e")[2])
     for factor in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5):
@@ -67,6 +71,13 @@ def ticks(scale: str, limit: float) -> list[float]:
         if tick <= limit and (tick / limit) ** 0.5 - (chosen[-1] / limit) ** 0.5 >= 0.13:
             chosen.append(tick)
     return chosen
+
+
+def even(low: float, high: float) -> list[float]:
+    """Round numbers from `low` to `high`, evenly spaced."""
+    locator = require("matplotlib.ticker", extra="draw").MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+    slack = 0.0001 * (high - low)
+    return [float(t) for t in locator.tick_values(low, high) if low - slack <= t <= high + slack]
 
 
 def image(

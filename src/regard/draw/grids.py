@@ -47,17 +47,22 @@ def heads(
         ShapeError: the array has other axes, or empty ones.
         ArgumentError: weights that are negative or not finite; an observation without a map.
     """
+    title = pictures.title_of(weights) if title is None else title
     drawn = pictures.layers(weights, batch)
+    return sheet(drawn, shared=shared, scale=scale, title=title, note=("Queries down, keys across.", "head"))
+
+
+def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tuple[str, str]) -> Figure:
+    """Pictures that are at hand as such a grid; `note`: how it begins, and what each panel is."""
     limit = max(picture.largest for layer in drawn for picture in layer.heads) if shared else None
     grid = _Grid(drawn)
-    note = _note(drawn, shared=shared, shrunk=grid.shrinks)
-    title = pictures.title_of(weights) if title is None else title
+    below = _note(drawn, *note, shared=shared, shrunk=grid.shrinks)
     name = f"attention weight{colours.SUFFIX[scale]}"
     room = (
         grid.total + colours.room(name, grid.bar),
         grid.header + max(grid.height, grid.caption + grid.bar),
     )
-    figure, top = style.sheet(*room, title=title, note=note)
+    figure, top = style.sheet(*room, title=title, note=below)
     left, top = style.MARGIN + grid.beside, top + grid.header
     axes = style.place(figure, left, top, grid.width, grid.height)
     axes.set_gid("heads")
@@ -80,14 +85,14 @@ def heads(
     return figure
 
 
-def _note(drawn: list[Layer], *, shared: bool, shrunk: bool) -> str:
+def _note(drawn: list[Layer], lead: str, each: str, *, shared: bool, shrunk: bool) -> str:
     """What stands below: how to read the panels."""
     cells = sorted({picture.cell for layer in drawn for picture in layer.heads})
     pooled = f" Each cell is the mean of {cells[-1]} × {cells[-1]} tokens." if cells[-1] > 1 else ""
-    own = "Each head has its own colour scale, from 0 to its largest weight."
-    which = "One colour scale for all heads." if shared else own
+    own = f"Each {each} has its own colour scale, from 0 to its largest weight."
+    which = f"One colour scale for all {each}s." if shared else own
     fine = " Neighbours too small to draw apart show the largest of them." if shrunk else ""
-    return f"Queries down, keys across. {which}{pooled}{fine}"
+    return f"{lead} {which}{pooled}{fine}"
 
 
 class _Grid:

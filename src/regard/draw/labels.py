@@ -117,6 +117,21 @@ def of_positions(first: int, last: int, pitch: float, *, across: bool = True) ->
     )
 
 
+def of_numbers(numbers: Sequence[int], pitch: float) -> Labels:
+    """Lay out what stands at the places 0, 1 … along a horizontal axis, or every second, third … of it.
+
+    None reaches far beyond the ends of the axis, where another one may begin.
+    `pitch`: points from one place to the next.
+    """
+    texts = [f"{number:,}" for number in numbers]
+    widths = [style.measure(text, style.SMALL)[0] for text in texts]
+    step = -int(-(max(widths) + 2 * GAP) // pitch)
+    edges = [(min(place, len(texts) - 1 - place) + 0.5) * pitch + GAP for place in range(len(texts))]
+    places = [place for place in range(0, len(texts), step) if widths[place] / 2 <= edges[place]] or [0]
+    chosen = [texts[place] for place in places]
+    return _laid([float(place) for place in places], chosen, style.SMALL, 1, turned=False)
+
+
 def _line(texts: Sequence[str], size: float) -> float:
     return LEADING * max(style.measure(text, size)[1] for text in texts)
 

@@ -24,6 +24,7 @@ def panels(
     beside: tuple[float, float],
     title: str,
     note: str,
+    numbers: Sequence[int] | None = None,
 ) -> tuple[Figure, list[Axes], float]:
     """Empty panels, one per title.
 
@@ -34,6 +35,7 @@ def panels(
         beside: inches that a legend or colour bar takes on the right: its width, and how far down it reaches.
         title: of the figure.
         note: written below it.
+        numbers: what is written at the positions; None: they themselves.
 
     Returns:
         The figure, its panels, and the width of each in inches.
@@ -46,7 +48,8 @@ def panels(
     down = rows * (HEADER + height + GAP) - GAP
     room = max(down + BELOW, HEADER + beside[1])
     figure, top = style.sheet(left + across + beside[0], room, title=title, note=note)
-    positions = labels.of_positions(*span, width / (span[1] - span[0] + 1) * style.POINTS)
+    pitch = width / (span[1] - span[0] + 1) * style.POINTS
+    positions = labels.of_positions(*span, pitch) if numbers is None else labels.of_numbers(numbers, pitch)
     made = []
     for index, (name, number) in enumerate(titles):
         row, column = divmod(index, columns)

@@ -177,7 +177,11 @@ def names(calls: Sequence[Any]) -> list[str]:
     """Short names of attention calls, all different where they can be: `layer 3`, `decoder 3 · cross`."""
     if not all(isinstance(call, Call) for call in calls):
         return [f"call {index}" for index in range(len(calls))]
-    full = [call.layer for call in calls]
+    return short([call.layer for call in calls], [call.kind for call in calls])
+
+
+def short(full: list[str], kinds: Sequence[str]) -> list[str]:
+    """Short names for layers of these names and kinds, all different where the full ones are."""
     parts = [name.split(".") for name in full]
     counts = [next((part for part in path if part.isdigit()), None) for path in parts]
     if None in counts:
@@ -186,10 +190,9 @@ def names(calls: Sequence[Any]) -> list[str]:
         next((part for part in takewhile(lambda part: not part.isdigit(), path) if part in SIDES), "")
         for path in parts
     ]
-    kinds = [call.kind for call in calls]
     one_root, one_kind = len(set(roots)) == 1, len(set(kinds)) == 1
-    short = [
+    found = [
         f"{'layer' if one_root else root or 'layer'} {count}" + ("" if one_kind else f" · {kind}")
         for root, count, kind in zip(roots, counts, kinds, strict=True)
     ]
-    return short if len(set(short)) == len(set(full)) else full
+    return found if len(set(found)) == len(set(full)) else full

@@ -1,0 +1,58 @@
+"""In which order examples come, and with which random numbers they are put together.
+
+Knows numbers of examples and seeds. Both depend on the place in the run and on nothing else, so a run that resumes,
+or that many devices share, sees what the whole run would have seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.utils.data import Dataset
+
+
+class Shuffled(Dataset):
+    """All examples in a random order, then in another one, and so on: `count` of them, each with its place."""
+
+    def __init__(self, data: Any, count: int, seed: int) -> None:
+        self.data, self.count, self.seed = data, count, seed
+        self._turn = lru_cache(maxsize=2)(self._shuffled)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, place: int) -> tuple[int, Any]:
+        turn, within = divmod(place, len(self.data))
+        return place, self.data[int(self._turn(turn)[within])]
+
+    def _shuffled(self, turn: int) -> NDArray[np.int64]:
+        return np.random.default_rng((self.seed, turn)).permutation(len(self.data))
+
+
+class InOrder(Dataset):
+    """Each example once, with its place."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, place: int) -> tuple[int, Any]:
+        return place, self.data[place]
+
+
+def seeded(collate: Callable[[list[Any]], Any], seed: int) -> Callable[[list[tuple[int, Any]]], Any]:
+    """`collate` for examples with their places; torch's random numbers in it follow from the first place."""
+
+    def collated(placed: list[tuple[int, Any]]) -> Any:
+        with torch.random.fork_rng([]):
+            torch.manual_seed(int(np.random.SeedSequence((seed, placed[0][0])).generate_state(1)[0]))
+            return collate([example for _, example in placed])
+
+    return collated

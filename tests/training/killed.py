@@ -1,0 +1,37 @@
+"""A training that takes long enough to be killed. Run as a script with the folder of the run."""
+
+import sys
+import time
+
+import torch
+
+from regard.training import Run, train
+from training import tiny
+
+EVERY = 5
+
+
+def collate(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """A batch in which some tokens are hidden at random."""
+    batch = {name: torch.stack([each[name] for each in examples]) for name in examples[0]}
+    hidden = torch.rand(batch["input_ids"].shape) < 0.15
+    return batch | {"input_ids": batch["input_ids"].masked_fill(hidden, 0)}
+
+
+def slowly(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """The same batch, later."""
+    time.sleep(0.2)
+    return collate(examples)
+
+
+def run(folder: str, model: torch.nn.Module, collate: object = collate) -> Run:
+    """Train it: dropout, hidden tokens, evaluations and probes are all on."""
+    recipe = tiny.recipe(steps=29, save_every=EVERY, evaluate_every=3, accumulation=2)
+    return train(
+        model, recipe, tiny.texts(23), folder=folder, evaluation=tiny.texts(7, 1), collate=collate, probe=tiny.probe(),
+        progress=False,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], tiny.gpt(), slowly)
