@@ -15,9 +15,10 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from regard.axes import sizes_of
 from regard.bias import Alibi, Relative
+from regard.errors import RegardError
 from regard.masks import And, Mask, Not, Or, Prefix
 from regard.seams.place import Place
-from regard.seams.reading import Reading, Watcher, same
+from regard.seams.reading import Reading, Watcher, same, unreadable
 from regard.spec import Spec, SpecArguments
 
 R = TypeVar("R")
@@ -72,11 +73,15 @@ def caught(
         results.append(hand_over(inputs, run, tell))  # a watch around this one is told as well
         return results[0]
 
-    result: R = watcher.through(lambda _: _told(tell(results[0])), kept, first=False)
+    result: R = watcher.through(lambda place: _told(place, tell, results[0]), kept, first=False)
     return result
 
 
-def _told(did: Handed) -> Reading:
+def _told(place: Place, tell: Callable[[R], Handed], result: R) -> Reading:
+    try:
+        did = tell(result)
+    except RegardError as error:
+        raise unreadable(place, str(error)) from error
     reading = _reading(did.query, did.key, did.value, **did.spec)
     reading.crosses, reading.dropout = did.crosses, did.dropout
     reading.output, reading.result = lambda _result: did.output, None
