@@ -24,9 +24,14 @@ def test_elu_is_the_formula_and_never_zero() -> None:
 
 
 def test_positive_random_features_are_the_formula() -> None:
-    features, x = PositiveRandom(DIM, 13, seed=3).double(), torch.randn(2, 3, TOKENS, DIM, dtype=torch.float64)
+    features, x = (
+        PositiveRandom(DIM, 13, seed=3).double(),
+        torch.randn(2, 3, TOKENS, DIM, dtype=torch.float64),
+    )
     scaled = x / DIM**0.25
-    want = torch.exp(scaled @ features.directions.T - scaled.square().sum(-1, keepdim=True) / 2) / math.sqrt(13)
+    want = torch.exp(scaled @ features.directions.T - scaled.square().sum(-1, keepdim=True) / 2) / math.sqrt(
+        13
+    )
     torch.testing.assert_close(features(x), want)
     numbers, logarithm = features.split(x)
     assert logarithm is not None and numbers.max() <= 1 / math.sqrt(13) + 1e-12

@@ -150,7 +150,9 @@ def test_lower_precision_stays_within_its_budget(dtype: torch.dtype, causal: boo
 def test_large_vectors_do_not_overflow() -> None:
     query, key, value = (part.float() for part in vectors(queries=9, keys=9, scale=30.0))
     phi = PositiveRandom(DIM, 64)
-    assert torch.isinf(phi(30 * key)).any() or (phi(30 * key) == 0).any()  # as plain numbers they cannot be held
+    assert (
+        torch.isinf(phi(30 * key)).any() or (phi(30 * key) == 0).any()
+    )  # as plain numbers they cannot be held
     for causal in (False, True):
         assert linear_attention(query, key, value, phi, causal=causal).isfinite().all()
 

@@ -154,5 +154,7 @@ def test_keys_of_another_dim(name: str, message: str) -> None:
 def test_queries_of_another_dim() -> None:
     query, key = (part.float() for part in inputs("additive"))
     for score in (Additive(10, OTHER, HIDDEN), Concat(10, OTHER, HIDDEN)):
-        with pytest.raises(ShapeError, match=r"query must be \(batch, heads, tokens, 10\), got \(2, 3, 5, 11\)"):
+        with pytest.raises(
+            ShapeError, match=r"query must be \(batch, heads, tokens, 10\), got \(2, 3, 5, 11\)"
+        ):
             score(query, key)

@@ -189,7 +189,7 @@ def _spec(is_causal: bool, mask: Mask | None) -> SpecArguments:
     """The spec whose weights, with features as query and key, are those of linear attention."""
     order = up_to_here() if is_causal else None
     joined = order if mask is None else mask if order is None else order & mask
-    return SpecArguments(mask=joined, bias=Logarithm(), scale=1.0)
+    return {"mask": joined, "bias": Logarithm(), "scale": 1.0}
 
 
 def _real(mask: Mask | None, sizes: Sizes, start: int, device: torch.device) -> tuple[Tensor, Tensor] | None:

@@ -118,7 +118,7 @@ def landmark_attention(
         return attend(query, key, value, scale=scale)
     exact = statistics_dtype(query.dtype)
     asking, asked, values = (tensor.to(exact) for tensor in (query, key, value))
-    spec = SpecArguments(scale=1 / math.sqrt(max(1, sizes.dim)) if scale is None else scale)
+    spec = _scaled(sizes.dim, scale)
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(query.device.type, enabled=False):
@@ -159,7 +159,7 @@ def landmark_weights(
         return weights(query, key, rows=rows, columns=columns, scale=scale)
     exact = statistics_dtype(query.dtype)
     asking, asked = query.to(exact), key.to(exact)
-    spec = SpecArguments(scale=1 / math.sqrt(max(1, sizes.dim)) if scale is None else scale)
+    spec = _scaled(sizes.dim, scale)
     near, middle, far = _landmarks(asking, asked, landmarks, iterations, spec)
     return weights(asking, far, rows=rows, **spec) @ (middle @ weights(near, asked, columns=columns, **spec))
 
@@ -175,6 +175,10 @@ def _landmarks(
     core = torch.softmax(scale * near @ far.mT, -1)
     middle = torch.linalg.pinv(core) if iterations is None else _pseudo_inverse(core, iterations)
     return near, middle, far
+
+
+def _scaled(dim: int, scale: float | None) -> SpecArguments:
+    return {"scale": 1 / math.sqrt(max(1, dim)) if scale is None else scale}
 
 
 def _means(tensor: Tensor, count: int) -> Tensor:

@@ -251,7 +251,8 @@ class RecurrentDecoder(nn.Module):
         """The context of one step, `(batch, source_width)`."""
         assert self.score is not None
         asking, asked, spec = self.score.compare(query[:, None, None], projected)
-        return attend(asking, asked, value.to(asking.dtype), **SpecArguments({**spec, "mask": mask}))[:, 0, 0]
+        masked: SpecArguments = {**spec, "mask": mask}
+        return attend(asking, asked, value.to(asking.dtype), **masked)[:, 0, 0]
 
     def _tell(self, run: _Run, source: Tensor, begin: DecoderState, mask: Mask | None) -> Handed:
         """All steps as one call of cross-attention."""

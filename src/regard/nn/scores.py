@@ -58,7 +58,7 @@ class Dot(Score):
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """As they are."""
         _same_dim(query, projected)
-        return query, projected, SpecArguments(scale=1.0)
+        return query, projected, {"scale": 1.0}
 
 
 class ScaledDot(Score):
@@ -67,7 +67,7 @@ class ScaledDot(Score):
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """As they are."""
         _same_dim(query, projected)
-        return query, projected, SpecArguments(scale=1 / math.sqrt(max(1, query.shape[3])))
+        return query, projected, {"scale": 1 / math.sqrt(max(1, query.shape[3]))}
 
 
 class Cosine(Score):
@@ -83,7 +83,7 @@ class Cosine(Score):
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """Queries of length 1."""
         _same_dim(query, projected)
-        return nn.functional.normalize(query, dim=-1), projected, SpecArguments(scale=1.0)
+        return nn.functional.normalize(query, dim=-1), projected, {"scale": 1.0}
 
 
 class General(Score):
@@ -113,7 +113,7 @@ class General(Score):
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """The queries as they are."""
         _same_dim(query, projected)
-        return query, projected, SpecArguments(scale=1.0)
+        return query, projected, {"scale": 1.0}
 
 
 class Additive(Score):
@@ -208,7 +208,7 @@ class Tempered(Score):
         cooler = (-self.log_temperature).exp().to(query.dtype)
         bias = spec.get("bias")
         if isinstance(bias, Tensor):
-            return query, key, SpecArguments({**spec, "bias": bias * cooler})
+            return query, key, {**spec, "bias": bias * cooler}
         return query * cooler, key, spec
 
 
@@ -220,7 +220,7 @@ def _added(query: Tensor, key: Tensor, combine: nn.Linear) -> Prepared:
     return (
         zero.expand(*query.shape[:3], 1),
         zero.expand(*key.shape[:3], 1),
-        SpecArguments(scale=1.0, bias=bias),
+        {"scale": 1.0, "bias": bias},
     )
 
 
