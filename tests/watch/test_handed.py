@@ -99,11 +99,21 @@ def test_a_fused_watch_lets_the_observed_output_stand_with_its_gradient() -> Non
     torch.testing.assert_close(got, want)
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_autocast_keeps_its_bits_and_its_type(fused: bool) -> None:
+    module, given = Attends(mask=rg.causal()), vectors()
+    with torch.autocast("cpu", torch.bfloat16):
+        want = module(*given)
+        with rg.watch(module, fused=fused) as record:
+            got = module(*given)
+    assert want.dtype == got.dtype and torch.equal(want, got) and len(record) == 1
+
+
 def test_steps_with_a_cache_merge_and_cross_attention_is_told_by_its_name() -> None:
     class Decoder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.self_attention, self.cross_attention = Attends(), Attends(mask=rg.prefix(29))
+            self.self_attention, self.cross_attention = Attends(), Attends(mask=rg.prefix(29) & ~rg.prefix(2))
 
         def forward(self, query: Tensor, key: Tensor, source: Tensor, mask: Any) -> Tensor:
             self.self_attention.keywords = {"mask": mask}

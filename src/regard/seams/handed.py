@@ -101,6 +101,8 @@ def read(
     """Read a call of `attend`, whichever road or engine computes it."""
     reading = _reading(query, key, value, **spec)
     reading.dropout = dropout
+    if torch.is_autocast_enabled(query.device.type):  # the type of its output depends on the road
+        reading.result = None
     return reading
 
 
