@@ -5,8 +5,6 @@ import torch
 
 import regard as rg
 
-pytest.importorskip("regard.seams.handed")
-
 TOKENS, WIDTH, HEADS = 11, 20, 4
 
 

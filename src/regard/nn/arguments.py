@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypedDict
+from typing import Any, Literal, TypedDict
 
-from torch import Tensor, nn
+from torch import nn
 
 from regard.errors import ArgumentError
 from regard.masks import Mask
 from regard.nn.feedforward import Activation
 from regard.nn.initial import Init
 from regard.nn.positions import HeadPositions
-from regard.spec import SpecArguments
-
-
-class Score(Protocol):
-    """What a score function must do to be used in a layer: see `regard.nn.scores`."""
-
-    def prepare(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor, SpecArguments]:
-        """Query, key and keywords of `attend` whose scores are these."""
-        ...
+from regard.nn.scores import Score
 
 
 class ScoringArguments(TypedDict, total=False):

@@ -15,11 +15,12 @@ from torch.nn.functional import linear
 from regard.attention import attend
 from regard.errors import ArgumentError, ShapeError
 from regard.masks import Mask, as_mask
-from regard.nn.arguments import Score, ScoringArguments
+from regard.nn.arguments import ScoringArguments
 from regard.nn.cache import Cache, Entry
 from regard.nn.given import Head, fuse
 from regard.nn.initial import Init, initialise
 from regard.nn.positions import HeadPositions
+from regard.nn.scores import Score
 from regard.spec import SpecArguments
 
 EPSILON = 1e-6  # of the norm of queries and keys
