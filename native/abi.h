@@ -63,7 +63,7 @@ struct RegardState {
 
 // The second fold. Cells of the map lie on the absolute grid; `total` and `peak` are (batch, heads, grid_q, grid_k).
 struct RegardColumns {
-  const float* lse;  // (batch, heads, queries)
+  const double* lse;  // (batch, heads, queries)
   float *received, *received_max;  // (batch, heads, keys), null where not wanted
   int64_t cell, grid_q, grid_k;
   float *total, *peak;

@@ -145,10 +145,10 @@ void check_columns(const Case& drawn, int number, const char* build) {
   int64_t heads = call.batch * call.heads, start = call.offset >> CELL_BITS, keys = call.keys;
   int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1, grid_k = ((keys - 1) >> CELL_BITS) + 1;
   Array<double> sums(heads * keys), tops(heads * keys), total(heads * grid_q * grid_k), peak(total.size());
-  Array<float> lse;
+  Array<double> lse;
   for (int64_t at = 0; at < heads * call.queries; at++) {
     Truth row(drawn, at);
-    lse.push_back((float)(row.largest + (row.allowed ? log(row.mass) : 0)));
+    lse.push_back(row.largest + (row.allowed ? log(row.mass) : 0));
     int64_t head = at / call.queries, cell_q = ((call.offset + row.query) >> CELL_BITS) - start;
     for (int64_t key = 0; key < keys; key++) {
       int64_t cell = (head * grid_q + cell_q) * grid_k + (key >> CELL_BITS);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,14 +12,14 @@ from torch import Tensor
 
 import regard as rg
 from cases import Case, cases, draw_tensors
+from engines.native.masked import masks
 from regard.axes import sizes_of
 from regard.bias import ScoreMod
-from regard.engines import native, tiles
+from regard.engines import tiles
 from regard.engines.native.gradient import rows
 from regard.spec import Spec
 from regard.statistics import Wanted, group, read, wanted
 
-BUILDS = [name for name, (_, runs) in native.builds().items() if runs]
 SIZES = (2, 6, 3, 71, 151, 13, 11)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 SMOOTH = (
     "entropy",
@@ -34,16 +33,7 @@ SMOOTH = (
     "previous",
     "local",
 )
-MASKS = {
-    "none": None,
-    "causal": rg.causal(),
-    "near": rg.near(30, 2),
-    "strided": rg.strided(5) & rg.causal(),
-    "parts": (rg.strided(5) & rg.causal()) | rg.near(9) | rg.tokens([0, 1]),
-    "ragged": rg.padding([151, 101]) & ~rg.prefix(70),
-    "empty": rg.prefix([0, 13]),
-    "dense": rg.dense(torch.rand(2, 6, 71, 151, generator=torch.Generator().manual_seed(1)) < 0.4, offset=80),
-}
+MASKS = masks(71)
 BIASES = {
     "alibi": (6,),
     "relative": (6, 21),
@@ -55,22 +45,7 @@ BIASES = {
     "of heads": (2, 6, 1, 1),
 }
 
-pytestmark = pytest.mark.skipif(not BUILDS, reason="the native engine was not built: it needs a C++ compiler")
-
-
-@pytest.fixture(params=BUILDS, autouse=True)
-def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test runs once for each build."""
-    monkeypatch.setenv("REGARD_CPU", request.param)
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """What a test sets is undone."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("build", "threads")
 
 
 def everything(keys: int) -> Wanted:
@@ -183,7 +158,7 @@ def test_far_positions_keep_their_precision():
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cases(), st.booleans())
-def proof_any_call(case: Case, plain: bool):
+def test_any_call(case: Case, plain: bool):
     keywords = {name: word for name, word in case.keywords.items() if name not in ("sink_logit", "bias")}
     bias = case.spec.bias
     if isinstance(bias, ScoreMod):

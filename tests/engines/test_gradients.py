@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import regard as rg
-from cases import SMOOTH, Case, found, poisoned, weight_error
+from cases import SMOOTH, Case, found, largest, poisoned, weight_error
 from engines.drawn import NATIVE, RUNNERS, Drawn, Runner, drawn
+from regard import reference
+from regard.axes import repeat_heads, sizes_of
 from regard.bias import Bias
 
 EXAMPLES = 400 // len(RUNNERS)
@@ -51,32 +53,75 @@ def finite(results: dict[str, Tensor]) -> dict[str, Tensor]:
     return results if lse is None else results | {"lse": lse.where(lse != -torch.inf, 0.0)}
 
 
+def terms(case: Case, factors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The gradients of Σ factor · result, had every term of every sum the same sign: rounding is relative to these.
+
+    A slope is Σ w·(φ − Σ w·φ) over the results, where φ is what a weight adds to one: its terms are w·|φ| and
+    w·Σ w·|φ|.
+    """
+    sizes, keys = sizes_of(case.query, case.key, case.value), case.key.shape[2]
+    joint = reference.weights(case.query, case.key, case.spec)
+    tokens = reference.weights(case.query, case.key, replace(case.spec, sink_logit=None))
+    log = torch.where(joint > 0, joint, 1.0).log().abs()
+    k, q = torch.arange(keys), case.spec.offset + torch.arange(sizes.queries)[:, None]
+    own = {  # of the weights; those of other linear statistics are 0 or 1
+        "entropy": 1 + log,
+        "effective_keys": (1 + log) * (joint * log).sum(-1, keepdim=True).exp(),
+        "sum_squares": 2 * joint,
+    }
+    means = {"distance": (q - k).abs(), "position": k}  # over the tokens
+    phi, psi = torch.zeros_like(joint), torch.zeros_like(tokens)
+    phi[..., :keys] = factors["output"].abs() @ repeat_heads(case.value, sizes.group).abs().mT
+    for name, factor in factors.items():
+        if name in means:
+            psi += factor.abs()[..., None] * means[name]
+        elif name != "output":
+            phi += factor.abs()[..., None] * own.get(name, 1.0)
+    slopes = joint * (phi + (joint * phi).sum(-1, keepdim=True))
+    slopes[..., :keys] += tokens * (psi + (tokens * psi).sum(-1, keepdim=True))
+    sides = {name: getattr(case, name).abs() for name in ("query", "key", "value")}
+    positive, leaves = learning(
+        replace(case, **sides, keywords=case.keywords | {"softcap": None})
+    )  # its slope is ≤ 1
+    results = (
+        reference.scores(positive.query, positive.key, positive.spec),
+        joint[..., :keys] @ repeat_heads(positive.value, sizes.group),
+    )
+    grads = torch.autograd.grad(results, list(leaves.values()), (slopes, factors["output"].abs()))
+    return {name: grad.abs() for name, grad in zip(leaves, grads, strict=True)}
+
+
 def check(drawn: Drawn, runner: Runner, broken: Case | None = None) -> list[str]:
-    """What is wrong with the gradients of a random mixture of what was drawn; `broken` hides NaN in the call."""
+    """What is wrong with the gradients of a random mixture of what was drawn; `broken` hides NaN in the call.
+
+    The budget of each number is twice the largest error of the naive computation, and rounding, relative to the terms
+    of its sums. A term is a product of a weight, and of a slope that is a sum over weights too; each is wrong by the
+    error of a weight that `faults` allows, 2 · `weight_error`. It is rounded to the inputs' type at the end, as is
+    the output that the slopes are taken about.
+    """
     dtype = drawn.case.query.dtype
     case, leaves = learning(broken or drawn.case)
     results = finite(found(replace(drawn, case=case).observe(runner)))
     names = ["output", *(name for name in drawn.names if name in SMOOTH)]
     factors = {name: torch.randn(results[name].shape).to(results[name].dtype).double() for name in names}
     got = pulled(results, factors, leaves)
-    clean, leaves = learning(drawn.case.to(torch.float64))
-    truth = pulled(finite(clean.truth()), factors, leaves)
-    if dtype != torch.float64:
+    exact = drawn.case.to(torch.float64)
+    clean, leaves = learning(exact)
+    truth, sums = pulled(finite(clean.truth()), factors, leaves), terms(exact, factors)
+    if dtype == torch.float64:
+        naive, precision = truth, torch.float64
+    else:
         plain, leaves = learning(drawn.case)
-        naive = pulled(finite(plain.truth(torch.float32)), factors, leaves)
-    exact = torch.float64 if dtype == torch.float64 else torch.float32
+        naive, precision = pulled(finite(plain.truth(torch.float32)), factors, leaves), torch.float32
+    relative = 4 * weight_error(drawn.case, precision) + torch.finfo(dtype).eps
+    least = torch.finfo(dtype).smallest_normal  # a smaller number, or weight, may be given as 0
     result = []
-    # a slope is a difference of terms as large as this, and is rounded as they are
-    size = 1 + max(tensor.abs().max().item() for tensor in truth.values() if tensor.numel())
     for name, want in truth.items():
-        budget = (4 * weight_error(drawn.case, exact) + torch.finfo(dtype).eps) * size
-        if name == "bias":  # that of a slope of ALiBi is a sum of slopes times distances
-            budget *= drawn.case.key.shape[2]
-        if dtype != torch.float64:
-            budget += 2 * (naive[name] - want).abs().max().item()
-        error = (got[name] - want).abs().max().item()
-        if not error <= budget:
-            result.append(f"{name}: error {error:.3g}, budget {budget:.3g}")
+        budget = relative * (sums[name] + least) + 2 * largest(naive[name] - want)
+        error = (got[name] - want).abs()
+        if not (error <= budget).all():
+            at = (error / budget).argmax()
+            result.append(f"{name}: error {error.flatten()[at]:.3g}, budget {budget.flatten()[at]:.3g}")
     return result
 
 
