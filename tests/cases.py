@@ -256,7 +256,7 @@ def faults(
         size = 1.0 + (case.key.shape[2] ** 2 if name == "spread" else largest(want[finite]))
         tile = min(case.key.shape[2], TILE) if naive is not None and name in ("position", "distance") else 0
         eps = torch.finfo(tensor.dtype).eps if tensor.is_floating_point() else 0.0
-        # positions in a tile are sums of running sums: one rounding a key, half an eps of a sum that grows by 1 with each
+        # positions in a tile are sums of running sums: a rounding for each key, of a sum that grows by 1
         budget = (relative + eps * (cell if name == "map total" else 1)) * size + eps * tile**2 / 4
         if naive is not None and name != "spread":
             budget += 2 * largest(naive[name].double()[finite] - want[finite])

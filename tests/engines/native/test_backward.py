@@ -6,15 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 import regard as rg
-from cases import Case, cases, draw_tensors
+from cases import draw_tensors
 from engines.native.masked import masks
 from regard.axes import sizes_of
-from regard.bias import ScoreMod
 from regard.engines import tiles
 from regard.engines.native.gradient import rows
 from regard.spec import Spec
@@ -154,19 +151,6 @@ def test_sizes(sizes):
 
 def test_far_positions_keep_their_precision():
     check(draw_tensors(2, 2, 1, 31, 4099, 8, 5), {"mask": rg.causal()}, everything(4099))
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(cases(), st.booleans())
-def test_any_call(case: Case, plain: bool):
-    keywords = {name: word for name, word in case.keywords.items() if name not in ("sink_logit", "bias")}
-    bias = case.spec.bias
-    if isinstance(bias, ScoreMod):
-        bias = None
-    tensors = [case.query, case.key, case.value, *([] if bias is None else [bias.parameter])]
-    make = None if bias is None else bias.with_values
-    want = Wanted() if plain else wanted(["entropy", "sum_squares", "distance", "position", "local", "first"])
-    check(tuple(tensors), keywords, want, make)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
