@@ -149,6 +149,26 @@ def test_sizes(sizes):
             check(draw_tensors(*sizes), {"mask": mask, "align": align}, want)
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+def test_the_slopes_of_a_row_add_up_to_nothing(scale):
+    """A number added to all scores of a row changes no weight: both passes must see the same scores.
+
+    Both m, which the state holds in float32, and the scores themselves are rounded; were they rounded in another way
+    in each pass, the sums would be off by as much as scores of hundreds are.
+    """
+    tensors, added = [t.float() for t in draw_tensors(*SIZES)], torch.zeros(1, 6, 71, 1, requires_grad=True)
+    seen = rg.observe(
+        *tensors, mask=rg.causal(), bias=added, scale=scale, statistics="entropy", engine="native"
+    )
+    factors = torch.randn(seen.output.shape)
+    for result, size in (
+        (seen.output * factors, factors.abs().sum(-1).max() * tensors[2].abs().max()),
+        (seen.entropy, 1),
+    ):
+        (grad,) = torch.autograd.grad(result.sum(), added, retain_graph=True)
+        assert grad.abs().max() <= 1e-6 * size
+
+
 def test_far_positions_keep_their_precision():
     check(draw_tensors(2, 2, 1, 31, 4099, 8, 5), {"mask": rg.causal()}, everything(4099))
 
