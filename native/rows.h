@@ -93,14 +93,6 @@ static inline bool finite(const RowsTask& task, const Panel& panel) {
   return sum(bad) == 0;
 }
 
-// What the sums of a row are multiplied with, that they may be about `held`, which is m · ln 2 rounded to a float: whoever
-// reads the state takes the m that it holds for exact. Past 2^24 floats lie further apart than that: left alone.
-static inline double recentred(float m, float held, double* shift) {
-  *shift = m * LN2_EXACT - held;
-  if (!(*shift > -1 && *shift < 1)) *shift = 0;
-  return *shift == 0 ? 1 : __builtin_exp(*shift);
-}
-
 // Writes a panel's rows to memory, in natural units.
 static inline void finish_panel(const RowsTask& task, Panel* panel) {
   const RegardCall& call = *task.call;
@@ -110,10 +102,9 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
   for (int64_t x = 0; x < PANEL; x++) {
     own[x] = other[x] = 1;
     if (x >= panel->queries.count) continue;
-    float m = panel->l[x] != panel->l[x] ? __builtin_nanf("") : (float)(panel->m[x] * LN2_EXACT);
-    double shift, scale = recentred(panel->m[x], m, &shift), l = scale * panel->l[x], r = scale * scale * panel->r[x];
-    double u = scale * panel->u[x] * LN2_EXACT + shift * l, c[MOST_COLUMNS];
-    for (int64_t i = 0; i < want.columns; i++) c[i] = scale * panel->c[i * PANEL + x];
+    double m = panel->l[x] != panel->l[x] ? __builtin_nan("") : panel->m[x] * LN2_EXACT;
+    double l = panel->l[x], u = panel->u[x] * LN2_EXACT, r = panel->r[x], c[MOST_COLUMNS];
+    for (int64_t i = 0; i < want.columns; i++) c[i] = panel->c[i * PANEL + x];
     if (want.top > 1) for (int64_t i = 0; i < want.top; i++) panel->top_scores[x * want.top + i] = (float)(panel->top_scores[x * want.top + i] * LN2_EXACT);
     float best = (float)(panel->best[x] * LN2_EXACT);
     int64_t best_key = panel->best[x] == -INF ? NO_KEY : task.residue + task.step * panel->best_row[x];
@@ -123,7 +114,6 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
     Row to = row_of(task.state, (origin + x * task.step) * task.row_stride + task.chunk, want.columns, call.value_dim, want.top);
     if (task.add) merge(to, from, want.columns, want.top, &own[x], &other[x]);
     else copy(to, from, want.columns, want.top);
-    other[x] *= (float)scale;
     if (task.add && to.o) for (int64_t d = 0; d < call.value_dim; d++) to.o[d] *= own[x];
   }
   if (want.output)

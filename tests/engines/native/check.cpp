@@ -35,8 +35,8 @@ void expect(const Case& drawn, const char* build, const char* what, double got, 
 
 // The state of all rows, each array as long as it must be.
 struct Rows {
-  Array<float> m, o, top_scores;
-  Array<double> l, u, r, c;
+  Array<float> o, top_scores;
+  Array<double> m, l, u, r, c;
   Array<int64_t> count, top_keys;
   RegardState state;
 

@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.axes import sizes_of
+from regard.axes import sizes_of, statistics_dtype
 from regard.spec import Spec
 from regard.state import State
 from regard.statistics import Wanted
@@ -44,7 +44,7 @@ def pull(
 ) -> tuple[Tensor | None, ...]:
     """Gradients of query, key, value and the bias's tensor, given those of the state (`grads.m` is m itself)."""
     sizes = sizes_of(query, key, value)
-    exact = grads.m.dtype
+    exact = statistics_dtype(query.dtype)
     sums = [
         None if tensor is None or not need else torch.zeros_like(tensor, dtype=exact)
         for tensor, need in zip((query, key, value, parameter), needed, strict=False)
