@@ -53,8 +53,7 @@ struct RegardWant {
 
 // The state of every row, as regard.state.State: contiguous, null where not wanted.
 struct RegardState {
-  float* m;
-  double *l, *u, *r, *c;
+  double *m, *l, *u, *r, *c;
   float* o;
   int64_t* count;
   float* top_scores;
@@ -63,7 +62,7 @@ struct RegardState {
 
 // The second fold. Cells of the map lie on the absolute grid; `total` and `peak` are (batch, heads, grid_q, grid_k).
 struct RegardColumns {
-  const float* lse;  // (batch, heads, queries)
+  const double* lse;  // (batch, heads, queries)
   float *received, *received_max;  // (batch, heads, keys), null where not wanted
   int64_t cell, grid_q, grid_k;
   float *total, *peak;
@@ -71,7 +70,7 @@ struct RegardColumns {
 
 // The gradient of the first fold: that of every part of the state, and where the results go (added to zeros).
 struct RegardGradient {
-  const float* m;                // (batch, heads, queries): the state's own m
+  const double* m;               // (batch, heads, queries): the state's own m
   const double *l, *u, *r, *c;   // null: zero; c is (batch, heads, queries, columns)
   const float* o;                // (batch, heads, queries, value_dim), contiguous; null: zero
   float *query, *key, *value;    // contiguous, float32; null where not needed

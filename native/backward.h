@@ -32,9 +32,9 @@ struct PullPanel {
 
 // A tile of queries, and memory for what is made of it.
 struct QueryTile {
-  Rows query, clean_query, output, clean_output;  // output: the gradient of o
+  Rows query, clean_query, output, clean_output;  // query: scaled; output: the gradient of o
   bool broken;                                    // some of `output` is not finite
-  float *query_space, *clean_space, *slope_space, *clean_output_space, *extra;
+  float *query_space, *scaled_space, *clean_space, *slope_space, *clean_output_space, *extra;
   float *p, *slope, *cap;  // [TILE][PANEL], with room for a last block of TURNED rows
 };
 
@@ -51,6 +51,7 @@ static inline void take_tile(const PullTask& task, Space* space, PullPanel* pane
     panels[p].d_value = space->take<float>(call.value_dim * PANEL);
   }
   tile->query_space = space->take<float>(TILE * call.dim);
+  tile->scaled_space = space->take<float>(TILE * call.dim);
   tile->clean_space = space->take<float>(TILE * call.dim);
   tile->slope_space = space->take<float>(TILE * width);
   tile->clean_output_space = space->take<float>(TILE * call.value_dim);
@@ -77,10 +78,9 @@ static inline Rows cleaned(const Rows& rows, int64_t count, int64_t width, float
 
 static inline void start_pull_panel(const PullTask& task, int64_t first, int64_t count, PullPanel* panel, float* space) {
   const RegardCall& call = *task.call;
-  Head head = head_of(&call, task.mask, task.batch, 0, false);
   panel->keys = keys_of(task.step, task.residue, first, count);
   Rows key = rows_of(call.key, call.type, task.batch, task.kv_head, panel->keys.first, task.step, count, call.dim, space);
-  pack_panel(key.data, key.stride, count, call.dim, head.factor(), panel->key);
+  pack_panel(key.data, key.stride, count, call.dim, 1, panel->key);
   int64_t width = whole_vectors(call.dim);
   for (int64_t j = 0; j < count; j++)
     for (int64_t d = 0; d < width; d++) {
@@ -179,12 +179,16 @@ static inline void pull_tile(const PullTask& task, const Head& head, const PullP
   }
 }
 
-// Reads a tile of queries.
+// Reads a tile of queries. They are scaled, not the keys, as in the first fold: so its scores come out again, bit for bit.
 static inline void start_tile(const PullTask& task, const Head& head, Span queries, QueryTile* tile, Slopes* slopes) {
   const RegardCall& call = *task.call;
-  tile->query = rows_of(call.query, call.type, task.batch, head.head, queries.first - call.offset, queries.step,
-                        queries.count, call.dim, tile->query_space);
-  tile->clean_query = cleaned(tile->query, queries.count, call.dim, tile->clean_space);
+  Rows query = rows_of(call.query, call.type, task.batch, head.head, queries.first - call.offset, queries.step,
+                       queries.count, call.dim, tile->query_space);
+  float factor = head.factor();
+  for (int64_t r = 0; r < queries.count; r++)
+    for (int64_t d = 0; d < call.dim; d++) tile->scaled_space[r * call.dim + d] = query.data[r * query.stride + d] * factor;
+  tile->query = {tile->scaled_space, call.dim};
+  tile->clean_query = cleaned(query, queries.count, call.dim, tile->clean_space);
   start_slopes(head, queries, slopes, tile->slope_space);
   tile->output = {slopes->rows, slopes->stride};
   tile->clean_output = cleaned(tile->output, queries.count, slopes->value_dim, tile->clean_output_space);

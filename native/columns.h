@@ -199,7 +199,7 @@ static inline void fold_keys(const ColumnsTask& task, KeyPanel* panels, int64_t 
   float* queries_space = space.take<float>(TILE * call.dim);
   float* scores = space.take<float>(TILE * PANEL);
   float* extra = space.take<float>(SCORE_SPACE);
-  const float* lse = task.out->lse + (task.head.batch * call.heads + task.head.head) * call.queries - call.offset;
+  const double* lse = task.out->lse + (task.head.batch * call.heads + task.head.head) * call.queries - call.offset;
   uint64_t allowed_bits[TILE];
   __builtin_memset(scores, 0, sizeof(float) * TILE * PANEL);  // lanes past the last key are never written
   float held[TILE];
@@ -210,7 +210,7 @@ static inline void fold_keys(const ColumnsTask& task, KeyPanel* panels, int64_t 
     Rows query = rows_of(call.query, call.type, task.head.batch, task.head.head, first - call.offset, queries.step,
                          end - begin, call.dim, queries_space);
     for (int64_t r = 0; r < end - begin; r++) {
-      float x = lse[first + r * queries.step];
+      double x = lse[first + r * queries.step];
       held[r] = x == -INF ? INF : (float)(x / LN2_EXACT);  // nothing is left of an empty row: 2^(−inf) is 0
     }
     for (int64_t p = 0; p < used; p++) {

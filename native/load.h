@@ -13,10 +13,12 @@ REGARD_INLINE float from_bfloat16(uint16_t x) {
 REGARD_INLINE float from_float16(uint16_t x) {
 #if defined(__F16C__)
   return _cvtsh_ss(x);
-#else  // 2^112 moves the exponent; what overflows float16's exponent is infinite or NaN
+#else  // as widen_float16
   uint32_t sign = (uint32_t)(x & 0x8000) << 16, rest = (uint32_t)(x & 0x7fff) << 13;
-  if (rest >= 0x0f800000u) rest += 0x70000000u;  // exponent 31 becomes 255
-  else return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, rest) * 0x1p112f) | sign);
+  if (rest < 1u << 23)  // no leading 1: as a float of the same bits it would be flushed to 0
+    rest = __builtin_bit_cast(uint32_t, __builtin_bit_cast(float, rest + (113u << 23)) - 0x1p-14f);
+  else
+    rest += rest < 31u << 23 ? 112u << 23 : 224u << 23;
   return __builtin_bit_cast(float, rest | sign);
 #endif
 }

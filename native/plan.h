@@ -113,7 +113,7 @@ static inline bool allocate(const RegardWant& want, const RegardState& like, int
   *memory = nullptr;
   for (int pass = 0; pass < 2; pass++) {
     Space space = {*memory, 0};
-    state->m = space.take<float>(rows);
+    state->m = space.take<double>(rows);
     state->l = space.take<double>(rows);
     if (like.u) state->u = space.take<double>(rows);
     if (like.r) state->r = space.take<double>(rows);

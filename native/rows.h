@@ -102,7 +102,7 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
   for (int64_t x = 0; x < PANEL; x++) {
     own[x] = other[x] = 1;
     if (x >= panel->queries.count) continue;
-    float m = panel->l[x] != panel->l[x] ? __builtin_nanf("") : (float)(panel->m[x] * LN2_EXACT);
+    double m = panel->l[x] != panel->l[x] ? __builtin_nan("") : panel->m[x] * LN2_EXACT;
     double l = panel->l[x], u = panel->u[x] * LN2_EXACT, r = panel->r[x], c[MOST_COLUMNS];
     for (int64_t i = 0; i < want.columns; i++) c[i] = panel->c[i * PANEL + x];
     if (want.top > 1) for (int64_t i = 0; i < want.top; i++) panel->top_scores[x * want.top + i] = (float)(panel->top_scores[x * want.top + i] * LN2_EXACT);

@@ -41,9 +41,9 @@ static inline int64_t keys_in(const RegardCall& call, int64_t step, int64_t resi
 }
 
 // A bias that depends on k − q alone (ALiBi, relative): one number for each difference in the tile.
-static inline float by_distance(const Head& head, int64_t distance) {
+static inline double by_distance(const Head& head, int64_t distance) {
   const RegardCall& call = *head.call;
-  if (call.bias_kind == REGARD_ALIBI) return -call.bias[head.head] * (float)(distance < 0 ? -distance : distance);
+  if (call.bias_kind == REGARD_ALIBI) return -(double)call.bias[head.head] * (double)(distance < 0 ? -distance : distance);
   int64_t reach = call.bias_reach;
   int64_t held = distance < -reach ? -reach : distance > reach ? reach : distance;
   return call.bias[head.head * call.bias_stride[1] + held + reach];
@@ -55,7 +55,7 @@ static inline void fill_distances(const Head& head, Span lanes, Span rows, float
   int64_t sign = head.lanes_are_queries ? -1 : 1;
   for (int64_t x = 0; x < VECTORS * LANES + rows.count - 1; x++) {
     int64_t lane_minus_row = lanes.first - rows.first + lanes.step * (x - rows.count + 1);
-    differences[x] = by_distance(head, sign * lane_minus_row) * LOG2E;
+    differences[x] = (float)(by_distance(head, sign * lane_minus_row) / LN2_EXACT);
   }
 }
 

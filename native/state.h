@@ -24,8 +24,7 @@ static inline void insert(float* scores, int64_t* keys, int64_t top, float score
 
 // Where one row of a state lies.
 struct Row {
-  float* m;
-  double *l, *u, *r, *c;
+  double *m, *l, *u, *r, *c;
   float* o;
   int64_t* count;
   float* top_scores;
@@ -62,8 +61,8 @@ static inline void copy(const Row& a, const Row& b, int64_t columns, int64_t top
 
 // Adds state b to a, all but o: the caller adds o with the two factors, a's own and b's.
 static inline void merge(const Row& a, const Row& b, int64_t columns, int64_t top, float* own, float* other) {
-  float m = *b.m > *a.m || *b.m != *b.m ? *b.m : *a.m;
-  double shift_a = *a.m == -INF ? 0 : (double)*a.m - m, shift_b = *b.m == -INF ? 0 : (double)*b.m - m;
+  double m = *b.m > *a.m || *b.m != *b.m ? *b.m : *a.m;
+  double shift_a = *a.m == -INF ? 0 : *a.m - m, shift_b = *b.m == -INF ? 0 : *b.m - m;
   double alpha = shift_a == 0 ? 1 : __builtin_exp(shift_a), beta = shift_b == 0 ? 1 : __builtin_exp(shift_b);
   if (a.u) *a.u = alpha * (*a.u + shift_a * *a.l) + beta * (*b.u + shift_b * *b.l);
   if (a.r) *a.r = alpha * alpha * *a.r + beta * beta * *b.r;

@@ -113,7 +113,10 @@ def observe(
     sums = runner.columns(query, key, full, state.lse.detach(), want) if want.second else None
     tops = None
     if top and state.top_scores is not None and state.top_keys is not None:
-        tops = Top(weight(state.top_scores, state.lse[..., None]).detach().to(exact), state.top_keys)
+        shares = (
+            weight(state.top_scores, state.lse[..., None]).detach().to(exact).clamp(max=1)
+        )  # scores are rounded
+        tops = Top(shares, state.top_keys)
     return Observation(
         **{name: tensor for name, tensor in rows.items() if not name.startswith("group:")},
         output=_output(state, query, sizes) if value is not None else None,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ast import literal_eval
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import ModuleType
 from typing import Any
@@ -181,6 +181,11 @@ def _listed(state: State) -> list[Tensor]:
     return [tensor for name in SUMS if (tensor := getattr(state, name)) is not None]
 
 
+def _uniform(state: State) -> State:
+    """The state with m in the type of its sums, as the native engine gives it: a graph knows no engine."""
+    return replace(state, m=state.m.to(state.l.dtype))
+
+
 # --- the operators -----------------------------------------------------------------------------------------
 
 
@@ -190,12 +195,12 @@ def _listed(state: State) -> list[Tensor]:
 @torch.no_grad()
 def _rows(query, key, value, *packed):  # type: ignore[no-untyped-def]
     engine, spec, want = _unpacked(query, key, value, packed)
-    return _listed(engine.rows(query, key, value, spec, want))
+    return _listed(_uniform(engine.rows(query, key, value, spec, want)))
 
 
 @_rows.register_fake
 def _(query, key, value, *packed):  # type: ignore[no-untyped-def]
-    return _listed(blank(query, sizes_of(query, key, value), _wanted(packed)))
+    return _listed(_uniform(blank(query, sizes_of(query, key, value), _wanted(packed))))
 
 
 @torch.library.custom_op(

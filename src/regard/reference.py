@@ -6,6 +6,7 @@ No engine imports it; tests, lessons and `regard verify` do. It stores n × n nu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -67,7 +68,9 @@ def observe(
     k = torch.arange(sizes.keys).to(dtype)
     terms = w.unsqueeze(-1) * repeat_heads(value.to(dtype), sizes.group).unsqueeze(2)
     plain = (joint * torch.where(joint > 0, joint, 1.0).log()).sum(-1)
-    tokens = w / torch.where(there, w.sum(-1), 1.0).unsqueeze(-1)  # without a learned sink's share
+    tokens = weights(
+        query, key, replace(spec, sink_logit=None), dtype
+    )  # a sink's share may leave them nothing
     mean = (tokens * k).sum(-1)
     table = {
         "output": torch.where(allowed.unsqueeze(-1), terms, 0.0).sum(-2),

@@ -21,7 +21,8 @@ class State:
     """One state per row, `(batch, heads, queries)`; what was not asked for is None.
 
     Attributes:
-        m: largest score so far, −inf in an empty row. A constant to autograd: every reading is the same for any m.
+        m: largest score so far, −inf in an empty row; what the sums are about, exactly. A constant to autograd: every
+            reading is the same for any m.
         l: Σ eˣ.
         u: Σ eˣ·x.
         r: Σ e²ˣ.

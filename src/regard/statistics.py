@@ -259,7 +259,7 @@ def read(state: State, want: Wanted, keys_only: State) -> dict[str, Tensor]:
     if state.r is not None:
         values["sum_squares"] = state.r / total.square()
     if state.top_scores is not None and state.top_keys is not None:
-        values["max_weight"] = weight(state.top_scores[..., 0], lse).detach()
+        values["max_weight"] = weight(keys_only.m, lse).detach()
         values["argmax"] = state.top_keys[..., 0]
     if state.c is not None:
         assert keys_only.c is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -53,6 +54,14 @@ class Runner:
 TILES = Runner("tiles")
 NATIVE = [Runner("native", name) for name, (_, runs) in native.builds().items() if runs]
 RUNNERS = [TILES, *NATIVE]
+
+
+def examples(count: int) -> settings:
+    """So many examples, ten times as many under the profile `proof` (tests/conftest.py)."""
+    most = count * settings.default.max_examples // settings.get_profile("regard").max_examples
+    return settings(
+        max_examples=most, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
 
 
 @st.composite

@@ -35,8 +35,8 @@ void expect(const Case& drawn, const char* build, const char* what, double got, 
 
 // The state of all rows, each array as long as it must be.
 struct Rows {
-  Array<float> m, o, top_scores;
-  Array<double> l, u, r, c;
+  Array<float> o, top_scores;
+  Array<double> m, l, u, r, c;
   Array<int64_t> count, top_keys;
   RegardState state;
 
@@ -145,10 +145,10 @@ void check_columns(const Case& drawn, int number, const char* build) {
   int64_t heads = call.batch * call.heads, start = call.offset >> CELL_BITS, keys = call.keys;
   int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1, grid_k = ((keys - 1) >> CELL_BITS) + 1;
   Array<double> sums(heads * keys), tops(heads * keys), total(heads * grid_q * grid_k), peak(total.size());
-  Array<float> lse;
+  Array<double> lse;
   for (int64_t at = 0; at < heads * call.queries; at++) {
     Truth row(drawn, at);
-    lse.push_back((float)(row.largest + (row.allowed ? log(row.mass) : 0)));
+    lse.push_back(row.largest + (row.allowed ? log(row.mass) : 0));
     int64_t head = at / call.queries, cell_q = ((call.offset + row.query) >> CELL_BITS) - start;
     for (int64_t key = 0; key < keys; key++) {
       int64_t cell = (head * grid_q + cell_q) * grid_k + (key >> CELL_BITS);

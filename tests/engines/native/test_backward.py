@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 import regard as rg
-from cases import Case, cases, draw_tensors
+from cases import draw_tensors
+from engines.native.masked import masks
 from regard.axes import sizes_of
-from regard.bias import ScoreMod
-from regard.engines import native, tiles
+from regard.engines import tiles
 from regard.engines.native import rows
 from regard.spec import Spec
 from regard.statistics import Wanted, group, read, wanted
 
-BUILDS = [name for name, (_, runs) in native.builds().items() if runs]
 SIZES = (2, 6, 3, 71, 151, 13, 11)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 SMOOTH = (
     "entropy",
@@ -34,16 +30,7 @@ SMOOTH = (
     "previous",
     "local",
 )
-MASKS = {
-    "none": None,
-    "causal": rg.causal(),
-    "near": rg.near(30, 2),
-    "strided": rg.strided(5) & rg.causal(),
-    "parts": (rg.strided(5) & rg.causal()) | rg.near(9) | rg.tokens([0, 1]),
-    "ragged": rg.padding([151, 101]) & ~rg.prefix(70),
-    "empty": rg.prefix([0, 13]),
-    "dense": rg.dense(torch.rand(2, 6, 71, 151, generator=torch.Generator().manual_seed(1)) < 0.4, offset=80),
-}
+MASKS = masks(71)
 BIASES = {
     "alibi": (6,),
     "relative": (6, 21),
@@ -55,22 +42,7 @@ BIASES = {
     "of heads": (2, 6, 1, 1),
 }
 
-pytestmark = pytest.mark.skipif(not BUILDS, reason="the native engine was not built: it needs a C++ compiler")
-
-
-@pytest.fixture(params=BUILDS, autouse=True)
-def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test runs once for each build."""
-    monkeypatch.setenv("REGARD_CPU", request.param)
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    """What a test sets is undone."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("build", "threads")
 
 
 def everything(keys: int) -> Wanted:
@@ -177,21 +149,28 @@ def test_sizes(sizes):
             check(draw_tensors(*sizes), {"mask": mask, "align": align}, want)
 
 
+@pytest.mark.parametrize("scale", [1.0, 10.0, 100.0])
+def test_the_slopes_of_a_row_add_up_to_nothing(scale):
+    """A number added to all scores of a row changes no weight: both passes must see the same scores.
+
+    Both m, which the state holds in float32, and the scores themselves are rounded; were they rounded in another way
+    in each pass, the sums would be off by as much as scores of hundreds are.
+    """
+    tensors, added = [t.float() for t in draw_tensors(*SIZES)], torch.zeros(1, 6, 71, 1, requires_grad=True)
+    seen = rg.observe(
+        *tensors, mask=rg.causal(), bias=added, scale=scale, statistics="entropy", engine="native"
+    )
+    factors = torch.randn(seen.output.shape)
+    for result, size in (
+        (seen.output * factors, factors.abs().sum(-1).max() * tensors[2].abs().max()),
+        (seen.entropy, 1),
+    ):
+        (grad,) = torch.autograd.grad(result.sum(), added, retain_graph=True)
+        assert grad.abs().max() <= 1e-6 * size
+
+
 def test_far_positions_keep_their_precision():
     check(draw_tensors(2, 2, 1, 31, 4099, 8, 5), {"mask": rg.causal()}, everything(4099))
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(cases(), st.booleans())
-def proof_any_call(case: Case, plain: bool):
-    keywords = {name: word for name, word in case.keywords.items() if name not in ("sink_logit", "bias")}
-    bias = case.spec.bias
-    if isinstance(bias, ScoreMod):
-        bias = None
-    tensors = [case.query, case.key, case.value, *([] if bias is None else [bias.parameter])]
-    make = None if bias is None else bias.with_values
-    want = Wanted() if plain else wanted(["entropy", "sum_squares", "distance", "position", "local", "first"])
-    check(tuple(tensors), keywords, want, make)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -12,40 +11,16 @@ from torch import Tensor
 
 import regard as rg
 from cases import Case, draw_tensors, faults
+from engines.native.masked import masks
 from regard.engines import native, tiles
 from regard.state import State
 from regard.statistics import TABLE, group, read, wanted
 
-BUILDS = [name for name, (_, runs) in native.builds().items() if runs]
 ROWS = [name for name, line in TABLE.items() if line.kind == "row" and name != "sink"]
-MASKS = {
-    "none": None,
-    "causal": rg.causal(),
-    "near": rg.near(30, 2),
-    "strided": rg.strided(5) & rg.causal(),
-    "parts": (rg.strided(5) & rg.causal()) | rg.near(9) | rg.tokens([0, 1]),
-    "ragged": rg.padding([151, 101]) & ~rg.prefix(70),
-    "empty": rg.prefix([0, 13]),
-    "dense": rg.dense(torch.rand(2, 6, 3, 151, generator=torch.Generator().manual_seed(1)) < 0.4, offset=148),
-}
+MASKS = masks(3)
 BIASES = ["none", "alibi", "relative", "shared", "dense", "blocking"]
 
-pytestmark = pytest.mark.skipif(not BUILDS, reason="the native engine was not built: it needs a C++ compiler")
-
-
-@pytest.fixture(params=BUILDS, autouse=True)
-def build(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Every test runs once for each build."""
-    monkeypatch.setenv("REGARD_CPU", request.param)
-    return request.param
-
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    """Puts the number of threads back."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("build")
 
 
 def draw(

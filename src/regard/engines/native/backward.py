@@ -51,12 +51,9 @@ def _arrays(made: Prepared, grads: State, sums: Sequence[Tensor | None]) -> abi.
     """Gradients in as C++ reads them, contiguous and in its types, and memory for those that come out."""
     exact = {
         name: None if tensor is None else tensor.detach().to(torch.float64).contiguous()
-        for name, tensor in (("l", grads.l), ("u", grads.u), ("r", grads.r), ("c", grads.c))
+        for name, tensor in (("m", grads.m), ("l", grads.l), ("u", grads.u), ("r", grads.r), ("c", grads.c))
     }
-    plain = {
-        name: None if tensor is None else tensor.detach().to(torch.float32).contiguous()
-        for name, tensor in (("m", grads.m), ("o", grads.o))
-    }
+    plain = {"o": None if grads.o is None else grads.o.detach().to(torch.float32).contiguous()}
     results = dict(zip(("query", "key", "value", "bias"), sums, strict=True))
     return abi.GradientArrays(
         **{name: made.pointer(tensor) for name, tensor in {**exact, **plain, **results}.items()}

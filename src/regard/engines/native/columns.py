@@ -31,7 +31,7 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
     if lse.numel() and sizes.keys:
         made = prepare(query, key, None, spec)
         arrays = abi.ColumnArrays(
-            lse=made.pointer(lse.to(torch.float32).contiguous()),
+            lse=made.pointer(lse.to(torch.float64).contiguous()),
             received=made.pointer(received),
             received_max=made.pointer(received_max),
         )

@@ -36,7 +36,7 @@ def _blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
         return query.new_empty((*shape, *last), dtype=dtype)
 
     return State(
-        m=new(dtype=torch.float32),
+        m=new(),
         l=new(),
         u=new() if want.entropy else None,
         r=new() if want.squares else None,

@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.axes import sizes_of
+from regard.axes import sizes_of, statistics_dtype
 from regard.bias import Bias
 from regard.spec import Spec
 from regard.state import State
@@ -39,7 +39,7 @@ def pull(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients of query, key, value and the bias's tensor, given those of the state: see `regard.engines`."""
     sizes = sizes_of(query, key, value)
-    exact = grads.m.dtype
+    exact = statistics_dtype(query.dtype)
     inputs = (query, key, value, None if spec.bias is None else spec.bias.parameter)
     sums = [
         None if tensor is None or not need else torch.zeros_like(tensor, dtype=exact)

@@ -4,18 +4,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import regard as rg
 from cases import Case, draw_tensors, faults, found, poisoned, top_faults
-from engines.drawn import NATIVE, RUNNERS, Drawn, Runner, drawn
+from engines.drawn import NATIVE, RUNNERS, Drawn, Runner, drawn, examples
 from regard.errors import EngineError
 
 EXAMPLES = 2000 // len(RUNNERS)
-wide = settings(
-    max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
 
 
 def check(call: Drawn, runner: Runner, truth: Case | None = None) -> list[str]:
@@ -31,14 +28,14 @@ def check(call: Drawn, runner: Runner, truth: Case | None = None) -> list[str]:
 
 
 @pytest.mark.parametrize("runner", RUNNERS, ids=str)
-@wide
+@examples(EXAMPLES)
 @given(st.data())
 def test_any_call_is_the_truth(runner, data):
     assert check(data.draw(drawn(runner)), runner) == []
 
 
 @pytest.mark.parametrize("runner", RUNNERS, ids=str)
-@settings(wide, max_examples=EXAMPLES // 8)
+@examples(EXAMPLES // 8)
 @given(st.data())
 def test_nothing_leaks_out_of_masked_keys(runner, data):
     call = data.draw(drawn(runner))

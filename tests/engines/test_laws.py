@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
 import regard as rg
 from cases import Case, cases, draw_tensors, faults, found
-from engines.drawn import COMPILED_BIASES, LOW, RUNNERS, Drawn, Runner, drawn, shapes
+from engines.drawn import COMPILED_BIASES, LOW, RUNNERS, Drawn, Runner, drawn, examples, shapes
 from regard.bias import Dense
 from regard.engines import choose
 from regard.observation import COLUMNS
@@ -43,7 +43,7 @@ def statistics(case: Case, state: State) -> dict[str, Tensor]:
     return table | {"output": (whole.o / whole.filled[..., None]).to(case.query.dtype)}
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.data())
 def test_any_split_of_the_keys_merged_is_the_whole(data):
     """Stretches of keys, each folded by any engine and build, in any order."""
@@ -101,7 +101,7 @@ def everything(call: Drawn, runner: Runner, threads: int) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("runner", RUNNERS[1:], ids=str)
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_any_number_of_threads_gives_the_same_bits(runner, data):
     call = data.draw(drawn(runner))
