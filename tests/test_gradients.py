@@ -31,7 +31,9 @@ def everything(query, key, value, **spec):
     observation = rg.observe(query, key, value, statistics=[*SMOOTH[1:], "sink", GROUP], **spec)
     results = [getattr(observation, name) for name in SMOOTH[2:] if name != "output"]
     lse = observation.lse.where(observation.lse.isfinite(), 0)
-    return observation.output, lse, observation.sink, observation.groups["odd"], *results
+    if "sink_logit" in spec:  # without one it is a constant
+        results.append(observation.sink)
+    return observation.output, lse, observation.groups["odd"], *results
 
 
 GROUP = rg.statistics.group("odd", torch.arange(7) % 2 == 1)
