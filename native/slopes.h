@@ -5,7 +5,8 @@
 
 namespace REGARD_ISA {
 
-// How many lanes the linear columns add to the values: k − centre, its square, the first keys, each group.
+// How many lanes the linear columns add to the values: k from the panel's first key on, its square, the first keys, each
+// group.
 struct Extras {
   bool moments, squares, first;
   int64_t groups;
@@ -17,11 +18,11 @@ static inline Extras extras_of(const RegardWant& want, const RegardGradient& gra
   return {want.position >= 0 || want.square >= 0 || want.distance >= 0, want.square >= 0, want.first >= 0, want.groups};
 }
 
-// φ of a panel of keys, lanes[extra][lane], in the order of Extras. Positions count from the panel's centre.
+// φ of a panel of keys, lanes[extra][lane], in the order of Extras. Positions count from the panel's first key.
 static inline void fill_extras(const RegardWant& want, const Extras& extras, int64_t batch, Span keys, float* lanes) {
   for (int64_t x = 0; x < PANEL; x++) {
     float* to = lanes + x;
-    float place = (float)(x - keys.count / 2);
+    float place = (float)x;
     bool there = x < keys.count;
     int64_t key = keys.first + x * keys.step;
     if (extras.moments) { *to = place; to += PANEL; }
@@ -91,12 +92,12 @@ static inline int side(Span queries, Span keys) {
   return keys.first >= queries.first + (queries.count - 1) * queries.step ? -1 : 0;
 }
 
-// Terms of position, its square and distance, as a polynomial around the panel's centre: floats keep their precision
-// there, however long the sequence: what is lost is that of a panel's width squared. `queries` are those of the tile from row `skip` on.
+// Terms of position, its square and distance, as a polynomial from the panel's first key on: the terms of a position have
+// one sign, so floats keep their precision, however long the sequence. `queries` are those of the tile from row `skip` on.
 static inline void aim(Slopes* slopes, Span keys, Span queries, int64_t skip, float* space) {
   const RegardWant& want = *slopes->want;
   if (!slopes->extras.moments) return;
-  double step = (double)keys.step, centre = (double)(keys.first + keys.count / 2 * keys.step);
+  double step = (double)keys.step, first = (double)keys.first;
   int sign = side(queries, keys);
   for (int64_t r = skip; r < skip + queries.count; r++) {
     double position = want.position >= 0 ? slopes->column(r, want.position) : 0;
@@ -104,8 +105,8 @@ static inline void aim(Slopes* slopes, Span keys, Span queries, int64_t skip, fl
     double distance = want.distance >= 0 ? sign * slopes->column(r, want.distance) : 0;
     double query = (double)(slopes->queries.first + r * slopes->queries.step);
     float* to = space + r * slopes->stride + slopes->value_dim;
-    slopes->base[r] = (float)(slopes->whole[r] + (position + square * centre) * centre + distance * (query - centre));
-    to[0] = (float)(step * (position + 2 * square * centre - distance));
+    slopes->base[r] = (float)(slopes->whole[r] + (position + square * first) * first + distance * (query - first));
+    to[0] = (float)(step * (position + 2 * square * first - distance));
     if (slopes->extras.squares) to[1] = (float)(step * step * square);
   }
 }

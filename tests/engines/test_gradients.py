@@ -111,10 +111,10 @@ def check(drawn: Drawn, runner: Runner, broken: Case | None = None) -> list[str]
         plain, leaves = learning(drawn.case)
         naive, precision = pulled(finite(plain.truth(torch.float32)), factors, leaves), torch.float32
     relative = 4 * weight_error(drawn.case, precision) + torch.finfo(dtype).eps
-    least = torch.finfo(dtype).smallest_normal  # a smaller number, or weight, may be given as 0
+    least = torch.finfo(dtype).smallest_normal  # a smaller number may be given as 0
     result = []
     for name, want in truth.items():
-        budget = relative * (sums[name] + least) + 2 * largest(naive[name] - want)
+        budget = relative * sums[name] + least + 2 * largest(naive[name] - want)
         error = (got[name] - want).abs()
         if not (error <= budget).all():
             at = (error / budget).argmax()
