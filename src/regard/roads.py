@@ -58,9 +58,11 @@ def _native(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes)
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
     """`scaled_dot_product_attention`; its fused kernels want one width, and columns of zeros change nothing."""
-    width = max(sizes.dim, sizes.value_dim)
-    query, key = pad(query, (0, width - sizes.dim)), pad(key, (0, width - sizes.dim))
-    value = pad(value, (0, width - sizes.value_dim))
+    more = sizes.value_dim - sizes.dim
+    if more > 0:
+        query, key = pad(query, (0, more)), pad(key, (0, more))
+    elif more < 0:
+        value = pad(value, (0, -more))
     output = scaled_dot_product_attention(
         query, key, value, is_causal=spec.mask is not None, scale=spec.scale, enable_gqa=sizes.group > 1
     )
