@@ -7,7 +7,7 @@ import sys
 
 QUESTIONS = (
     "imports", "rows", "columns", "backward", "bfloat16", "avx2", "sparse", "decode", "scaling", "memory",
-    "gpt2", "long", "layers",
+    "gpt2", "long", "layers", "linear",
 )  # fmt: skip
 
 

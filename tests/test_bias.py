@@ -11,7 +11,7 @@ from torch.nn.attention.flex_attention import flex_attention
 import regard as rg
 from cases import biases, draw_tensors, tiles_of
 from regard.axes import Sizes
-from regard.bias import Alibi, Bias, Dense, Relative, ScoreMod, as_bias
+from regard.bias import Alibi, Bias, Dense, Logarithm, Relative, ScoreMod, as_bias
 from regard.window import Window
 
 BATCH, HEADS, QUERIES, KEYS = 2, 3, 5, 11
@@ -45,6 +45,24 @@ def test_relative_looks_up_the_distance_and_holds_it_at_the_ends():
             for k in range(KEYS):
                 step = max(-2, min(2, k - (q + KEYS - QUERIES)))
                 assert got[0, h, q, k] == table[h, step + 2]
+
+
+def test_the_logarithm_makes_weights_of_products_and_a_product_of_zero_blocks():
+    query, key, value = (torch.rand(*part.shape, dtype=torch.float64) for part in draw_tensors(
+        BATCH, HEADS, HEADS, QUERIES, KEYS, 7, 7))  # fmt: skip
+    key[:, :, 3], query[:, :, 2] = 0, 0
+    query, key = query.requires_grad_(), key.requires_grad_()
+    products = query @ key.mT
+    weights = products / torch.where(products.sum(-1, keepdim=True) > 0, products.sum(-1, keepdim=True), 1)
+    seen = rg.observe(query, key, value, bias=Logarithm(), scale=1.0)
+    torch.testing.assert_close(seen.output, weights @ value)
+    torch.testing.assert_close(seen.received, weights.sum(2).detach())
+    torch.testing.assert_close(seen.lse[:, :, 2], torch.full_like(seen.lse[:, :, 2], -torch.inf))
+    want = torch.autograd.grad((weights @ value).square().sum(), (query, key))
+    got = torch.autograd.grad(seen.output.square().sum(), (query, key))
+    for blocked, a, b in zip((2, 3), got, want, strict=True):  # what is blocked has no slope
+        some = torch.arange(a.shape[2]) != blocked
+        torch.testing.assert_close(a[:, :, some], b[:, :, some])
 
 
 def test_a_score_mod_counts_queries_from_zero():

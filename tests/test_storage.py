@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from calls import a_record, call_of, same, vectors, without
 from regard.axes import sizes_of
-from regard.bias import ScoreMod, alibi, relative
+from regard.bias import Logarithm, ScoreMod, alibi, relative
 from regard.errors import RecordError
 from regard.masks import (
     SOME,
@@ -54,6 +54,7 @@ BIASES = [
     lambda: alibi(torch.rand(6)),
     lambda: relative(torch.randn(6, 5)),
     lambda: torch.randn(2, 1, QUERIES, KEYS),
+    Logarithm,
 ]
 TYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 KEPT = ["output", "lse", "entropy", "argmax", "spread", "received", "received_max", "map", "top", "query"]

@@ -11,6 +11,7 @@ from typing import Unpack
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
 
 from regard import roads
 from regard.axes import Sizes, sizes_of, statistics_dtype
@@ -47,6 +48,11 @@ def attend(
     Raises:
         ShapeError, MaskError, ArgumentError: inputs that do not fit together.
     """
+    inputs = (query, key, value)
+    # Overridable as torch's functions are, so that whoever watches sees the call, whatever computes it.
+    if not torch.compiler.is_compiling() and has_torch_function(inputs):
+        output: Tensor = handle_torch_function(attend, inputs, *inputs, dropout=dropout, **spec)
+        return output
     sizes = sizes_of(query, key, value)
     if not 0.0 <= dropout < 1.0:
         raise ArgumentError(f"dropout must be at least 0 and below 1, got {dropout}")

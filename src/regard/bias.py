@@ -193,6 +193,24 @@ class ScoreMod(Bias):
         return result.contiguous()  # vmap returns a view where the function ignores an axis
 
 
+@dataclass(frozen=True, eq=False)
+class Logarithm(Bias):
+    """The score's own logarithm in its place: softmax(log(φ(q)·φ(k))) is φ(q)·φ(k) / Σ φ(q)·φ(k).
+
+    So the weights that linear attention implies (Katharopoulos et al. 2020, arXiv 2006.16236) are those of a spec, with
+    the features φ(q) ≥ 0 and φ(k) ≥ 0 as query and key and a scale of 1. A product of 0 blocks its key.
+    """
+
+    @property
+    def may_block(self) -> bool:
+        return True
+
+    def apply(self, scores: Tensor, window: Window) -> Tensor:
+        """Take the logarithm."""
+        nothing = scores == 0  # set aside before the logarithm, whose slope there is infinite
+        return scores.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
+
+
 def _sum(scores: Tensor, bias: Tensor) -> Tensor:
     """The sum, where a bias of −inf blocks whatever the score: NaN − inf would be NaN."""
     return (scores + bias).masked_fill(bias == -torch.inf, -torch.inf)

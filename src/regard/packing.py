@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.axes import FLOATS, Sizes
-from regard.bias import Alibi, Bias, Dense, Relative
+from regard.bias import Alibi, Bias, Dense, Logarithm, Relative
 from regard.errors import MaskError, RecordError
 from regard.masks import pack as pack_mask
 from regard.masks import unpack as unpack_mask
@@ -26,7 +26,8 @@ from regard.storage import entry
 if TYPE_CHECKING:
     from regard.record import Call
 
-BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Relative}
+BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Relative, "logarithm": Logarithm}
+WITHOUT_TENSOR = ("logarithm",)
 CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
 LARGEST = 1 << 40  # no size, position or count of a real call is beyond
 MOST_HEADS = 1 << 16
@@ -72,9 +73,10 @@ def _pack_spec(spec: Spec, layer: str) -> tuple[dict[str, Any], dict[str, Tensor
         tensors["sink_logit"] = spec.sink_logit
     bias = next((name for name, kind in BIASES.items() if type(spec.bias) is kind), None)
     if spec.bias is not None:
-        if bias is None or spec.bias.parameter is None:
+        if bias is None:
             raise RecordError(f"{layer}: its score_mod cannot be saved, it is Python code: {WAY_OUT}")
-        tensors["bias"] = spec.bias.parameter
+        if spec.bias.parameter is not None:
+            tensors["bias"] = spec.bias.parameter
     numbers = {"scale": spec.scale, "offset": spec.offset, "softcap": spec.softcap}
     return numbers | {"mask": mask, "bias": bias, "sink_logit": spec.sink_logit is not None}, tensors
 
@@ -228,7 +230,10 @@ def _spec(body: dict[str, Any], own: dict[str, Tensor], sizes: Sizes, where: str
     offset = _number(body, "offset", where, -LARGEST)
     kind = entry(body, "bias", (str, type(None)), where)
     packed = entry(body, "mask", (dict, type(None)), where)
-    given = {"bias": kind is not None, "sink_logit": entry(body, "sink_logit", bool, where)}
+    given = {
+        "bias": kind not in (None, *WITHOUT_TENSOR),
+        "sink_logit": entry(body, "sink_logit", bool, where),
+    }
     if any(there != (name in own) for name, there in given.items()) or (
         kind is not None and kind not in BIASES
     ):
@@ -237,6 +242,6 @@ def _spec(body: dict[str, Any], own: dict[str, Tensor], sizes: Sizes, where: str
             f"tensor, got {kind!r:.60} and {given['sink_logit']}"
         )
     with _trying(where):
-        bias = None if kind is None else BIASES[kind](own["bias"])  # type: ignore[call-arg]
+        bias = None if kind is None else BIASES[kind](*(own[name] for name in ("bias",) if given[name]))
         mask = None if packed is None else unpack_mask(packed, own)
         return Spec.of(sizes, mask, bias, scale, softcap, own.get("sink_logit"), align=offset)

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention import window_of
-from regard.bias import Alibi, Bias, Dense, Relative, ScoreMod
+from regard.bias import Alibi, Bias, Dense, Logarithm, Relative, ScoreMod
 from regard.errors import ArgumentError, MaskError
 from regard.masks import NONE, Mask, Tile, causal
 from regard.masks.algebra import Index
@@ -158,6 +158,8 @@ def _one_bias(bias: Bias, batch: int, head: int) -> Bias:
             return bias.with_values(values[batch % values.shape[0] :, head % values.shape[1] :][:1, :1])
         case Alibi(values=values) | Relative(values=values):
             return bias.with_values(values[head % values.shape[0] :][:1])
+        case Logarithm():
+            return bias
         case ScoreMod(function=function):
             return replace(
                 bias, function=lambda score, _batch, _head, q, k: function(score, batch, head, q, k)

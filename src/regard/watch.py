@@ -46,10 +46,11 @@ def watch(
             model(**inputs)
         record.heads
 
-    Whatever calls through torch or through Hugging Face's attention interface is seen, in this thread; the steps of a
-    generation are merged into one call, whose rows are the rows of the batch (with beams, as they come). Statistics are
-    of the weights before dropout. Padding counts nowhere. What is read of a call is compared with its output. The
-    model's outputs are the same bits as without watching, and on exit everything is as it was.
+    Whatever calls `attend`, torch or Hugging Face's attention interface is seen, in this thread, and what the
+    mechanisms of `regard.nn` hand over. The steps of a generation are merged into one call, whose rows are the rows of
+    the batch (with beams, as they come). Statistics are of the weights before dropout. Padding counts nowhere. What is
+    read of a call is compared with its output. The model's outputs are the same bits as without watching, and on exit
+    everything is as it was.
 
     Args:
         model: any module; not one that `torch.compile` made.

@@ -96,9 +96,17 @@ class Watcher(Protocol):
         """
 
     def through(
-        self, read: Callable[[Place], Reading], run: Callable[[], Any], child: str | None = None
+        self,
+        read: Callable[[Place], Reading],
+        run: Callable[[], Any],
+        child: str | None = None,
+        *,
+        first: bool = True,
     ) -> Any:
-        """The result of `run`, a call that a seam caught; what `read` says of it is observed if it is watched."""
+        """The result of `run`, a call that a seam caught; what `read` says of it is observed if it is watched.
+
+        `first` says whether the call can be read before it ran, so that the observed output may stand in its place.
+        """
 
     def observe(self, place: Place, reading: Reading, result: Any = None) -> None:
         """Observe a call; its result shows whether it was read rightly."""

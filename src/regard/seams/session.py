@@ -122,13 +122,21 @@ class Session:
         return place if self.watches(place.layer) else None
 
     def through(
-        self, read: Callable[[Place], Reading], run: Callable[[], Any], child: str | None = None
+        self,
+        read: Callable[[Place], Reading],
+        run: Callable[[], Any],
+        child: str | None = None,
+        *,
+        first: bool = True,
     ) -> Any:
-        """The result of `run`, a call that a seam caught; what `read` says of it is observed if it is watched."""
+        """The result of `run`, a call that a seam caught; what `read` says of it is observed if it is watched.
+
+        `first` says whether the call can be read before it ran, so that the observed output may stand in its place.
+        """
         place = self.place(child)
         if place is None:
             return run()
-        if self.settings.fused:
+        if self.settings.fused and first:
             output = self._instead(place, read)
             if output is not None:
                 return output

@@ -1,6 +1,7 @@
 """Calls of torch's functions, wherever the caller got them from: one `TorchFunctionMode` sees them all.
 
-Knows which functions are attention; what each of them computes is read in `sdpa.py`, `multihead.py`, `softmax.py`.
+Knows which functions are attention; what each of them computes is read in `sdpa.py`, `multihead.py`, `handed.py`,
+`softmax.py`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from regard.seams import multihead, sdpa
+from regard.attention import attend
+from regard.seams import handed, multihead, sdpa
 from regard.seams.reading import Watcher
 
 READERS: dict[Any, Callable[..., Any]] = {
     F.scaled_dot_product_attention: sdpa.read,
     torch.ops.aten.scaled_dot_product_attention: sdpa.read,
     torch.ops.aten.scaled_dot_product_attention.default: sdpa.read,
+    attend: handed.read,
     F.multi_head_attention_forward: multihead.read_forward,
     torch._native_multi_head_attention: multihead.read_native,
     torch._transformer_encoder_layer_fwd: multihead.read_encoder_layer,
@@ -44,6 +47,8 @@ class TorchCalls(TorchFunctionMode):
         kwargs = kwargs or {}
         if torch.compiler.is_compiling():  # traced: a compiled function inside the model stays what it is
             return func(*args, **kwargs)
+        if func is handed.hand_over:
+            return handed.caught(self.watcher, *args)
         reader = READERS.get(func)
         if reader is not None:
             return self.watcher.through(

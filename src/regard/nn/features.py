@@ -1,0 +1,93 @@
+"""Feature maps φ: vectors of numbers ≥ 0 whose products are weights, so that attention becomes linear in length.
+
+Knows single tokens only; what is done with features is in `linear.py`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ArgumentError, ShapeError
+
+
+class Features(nn.Module):
+    """Base of the feature maps. A new one has `forward`, from `(…, tokens, dim)` to `(…, tokens, features)`, all ≥ 0.
+
+    Where features may become too large or small for their type, it has `split` besides.
+    """
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """φ(x) as numbers of a good size `(…, tokens, features)` and a logarithm `(…, tokens, 1)` for each token.
+
+        φ(x) = numbers · e^logarithm; None stands for 0.
+        """
+        return self(x), None
+
+
+class Elu(Features):
+    """elu(x) + 1, number by number: eˣ below 0, x + 1 above (Katharopoulos et al. 2020, arXiv 2006.16236).
+
+    Above 0 everywhere, also where elu(x) + 1 itself would be rounded to 0.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """As many features as the vectors have numbers."""
+        return x.clamp(max=0).exp() + x.relu()
+
+
+class PositiveRandom(Features):
+    """φ(x) = exp(ω·x' − |x'|²/2) / √count with random ω and x' = x / dim^¼ (Choromanski et al. 2021, arXiv 2009.14794).
+
+    The mean of φ(q)·φ(k) over ω is exp(q·k / √dim): softmax attention, approximated without bias. Its error falls as
+    1/√count, and grows steeply with |q + k|². Directions come in blocks that are orthogonal, which lessens it.
+
+    Args:
+        dim: of queries and keys, per head.
+        count: how many features.
+        seed: of the directions, which stay as they are until `redraw`; they are saved with the module.
+    """
+
+    directions: Tensor
+
+    def __init__(self, dim: int, count: int, *, seed: int = 0) -> None:
+        super().__init__()
+        for name, size in (("dim", dim), ("count", count)):
+            if size < 1:
+                raise ArgumentError(f"{name} must be at least 1, got {size}")
+        self.register_buffer("directions", _directions(count, dim, seed))
+
+    def redraw(self, seed: int) -> None:
+        """Take other directions."""
+        count, dim = self.directions.shape
+        self.directions.copy_(_directions(count, dim, seed))
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Numbers of at most 1/√count: the largest exponent of each token is its logarithm."""
+        count, dim = self.directions.shape
+        if x.shape[-1] != dim:
+            raise ShapeError(f"vectors must have dim {dim}, as the directions have, got {tuple(x.shape)}")
+        x = x * dim**-0.25
+        exponents = x @ self.directions.to(x.dtype).T - x.square().sum(-1, keepdim=True) / 2
+        largest = exponents.detach().amax(-1, keepdim=True)
+        return (exponents - largest).exp() / math.sqrt(count), largest
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The features themselves, `(…, tokens, count)`."""
+        numbers, logarithm = self.split(x)
+        assert logarithm is not None
+        return numbers * logarithm.exp()
+
+
+def _directions(count: int, dim: int, seed: int) -> Tensor:
+    """Normal vectors `(count, dim)`, orthogonal within each block of `dim`."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(-(-count // dim), dim, dim, generator=generator, dtype=torch.float64)
+    frames, triangles = torch.linalg.qr(drawn)
+    # The factorisation prefers one side of the sphere; the signs of its diagonal make it fair (Mezzadri 2007).
+    frames = frames * triangles.diagonal(dim1=1, dim2=2).sign()[:, None]
+    rows = frames.mT.flatten(0, 1)[:count]
+    lengths = torch.randn(count, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
+    return (rows * lengths).to(torch.get_default_dtype())

@@ -1,0 +1,265 @@
+"""Linear attention: weights φ(q)·φ(k) / Σ φ(q)·φ(k) without a softmax, so that sums over keys are all it needs.
+
+Knows features and sums. Time and memory are O(tokens) in training, and O(1) a token in decoding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.attention import weights
+from regard.axes import Sizes, repeat_heads, sizes_of, statistics_dtype
+from regard.bias import Logarithm
+from regard.errors import ArgumentError, MaskError, ShapeError
+from regard.masks import Mask, Padding, Prefix
+from regard.masks import causal as up_to_here
+from regard.nn.features import Elu, Features
+from regard.nn.heads import HeadLayer
+from regard.nn.state import LinearState, largest_of, scaled
+from regard.seams.handed import Handed, hand_over
+from regard.spec import SpecArguments
+
+CHUNK = 128  # tokens whose weights are computed as such; what came before them is a sum
+
+
+@dataclass(frozen=True, eq=False)
+class _Done:
+    """An output, and the features that it was made of."""
+
+    output: Tensor
+    query: Tensor
+    key: Tensor
+    logarithm: Tensor | None
+    value: Tensor
+
+
+def linear_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    features: Features | None = None,
+    *,
+    causal: bool = False,
+    mask: Mask | None = None,
+    state: LinearState | None = None,
+) -> Tensor:
+    """Attention whose weights are φ(q)·φ(k), divided by their sum over the keys (Katharopoulos et al. 2020).
+
+        output = φ(q) · Σ φ(k) valueᵀ / φ(q) · Σ φ(k)
+
+    The causal form computes the weights within chunks of 128 tokens, and adds what the sums before them give. Sums are
+    of float32 for float32 and below. A watch sees the weights themselves, in O(tokens) memory.
+
+    Args:
+        query: `(batch, heads, queries, dim)`.
+        key: `(batch, kv_heads, keys, dim)`; `kv_heads` divides `heads`.
+        value: `(batch, kv_heads, keys, value_dim)`.
+        features: φ; `Elu()` by default.
+        causal: whether a query sees the keys up to its own only; there must be as many queries as keys.
+        mask: which tokens are real, `rg.padding(…)` or `rg.prefix(…)`.
+        state: the sums over the tokens before these; it takes up these as well.
+
+    Returns:
+        `(batch, heads, queries, value_dim)`; 0 where a query sees no key, or only products of 0.
+
+    Raises:
+        ShapeError, MaskError, ArgumentError: inputs that do not fit together.
+    """
+    sizes, phi = sizes_of(query, key, value), Elu() if features is None else features
+    if causal and sizes.queries != sizes.keys:
+        raise ShapeError(
+            f"causal linear attention needs as many queries as keys, got {sizes.queries} and {sizes.keys}"
+        )
+    if state is not None and not causal:
+        raise ArgumentError("a state goes on from token to token: it needs causal=True")
+    start = 0 if state is None else state.tokens
+    real = _real(mask, sizes, start, query.device)
+
+    def run() -> _Done:
+        with torch.autocast(query.device.type, enabled=False):
+            return _run(query, key, value, phi, causal, real, state)
+
+    def tell(done: _Done) -> Handed:
+        keys, values = scaled(done.key, done.logarithm, largest_of(done.logarithm)), done.value
+        spec = _spec(causal, mask)
+        if causal:
+            spec["align"] = start
+        if state is not None:
+            state.remember(start, (done.key, done.logarithm, done.value))
+            keys, values = state.recall()
+        output = done.output.to(done.query.dtype)
+        crosses = False if causal else None
+        return Handed(query=done.query, key=keys, value=values, output=output, spec=spec, crosses=crosses)
+
+    return hand_over((query, key, value), run, tell).output
+
+
+def linear_weights(
+    query: Tensor,
+    key: Tensor,
+    features: Features | None = None,
+    *,
+    causal: bool = False,
+    mask: Mask | None = None,
+    rows: slice = slice(None),
+    columns: slice = slice(None),
+) -> Tensor:
+    """An exact window of the weights that linear attention implies; only the window is stored.
+
+    Args:
+        query, key, features, causal, mask: as for `linear_attention`.
+        rows: which queries. columns: which keys.
+
+    Returns:
+        `(batch, heads, rows, columns)`.
+    """
+    sizes, phi = sizes_of(query, key), Elu() if features is None else features
+    _real(mask, sizes, 0, query.device)
+    exact = statistics_dtype(query.dtype)
+    asking, (asked, logarithm) = phi.split(query.to(exact))[0], phi.split(key.to(exact))
+    asked = scaled(asked, logarithm, largest_of(logarithm))
+    return weights(asking, asked, rows=rows, columns=columns, **_spec(causal, mask))
+
+
+class LinearAttention(HeadLayer):
+    """Linear attention as a layer, of a sequence to itself or to a source.
+
+    Args:
+        width: of the tokens that ask, and of the output.
+        heads: how many.
+        features: φ, `Elu()` by default; `PositiveRandom(head_dim, count)` approximates softmax attention.
+        causal: whether a token sees those up to itself only.
+        head_dim: of query, key and value, per head; width / heads by default.
+        source_width: of the tokens that are asked; `width` by default.
+        bias: whether the projections have one.
+
+    Raises:
+        ArgumentError: sizes that do not fit together.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        features: Features | None = None,
+        causal: bool = False,
+        head_dim: int | None = None,
+        source_width: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, head_dim=head_dim, source_width=source_width, bias=bias)
+        self.features = Elu() if features is None else features
+        self.causal = causal
+
+    def forward(
+        self,
+        x: Tensor,
+        source: Tensor | None = None,
+        *,
+        mask: Mask | None = None,
+        state: LinearState | None = None,
+    ) -> Tensor:
+        """The tokens' new values.
+
+        Args:
+            x: `(batch, tokens, width)`.
+            source: what is asked, `(batch, keys, source_width)`; x itself by default.
+            mask: which tokens are real, `rg.padding(…)` or `rg.prefix(…)`.
+            state: of the tokens before these, for decoding.
+
+        Returns:
+            `(batch, tokens, width)`.
+
+        Raises:
+            ShapeError, MaskError, ArgumentError: inputs that do not fit together.
+        """
+        query, key, value = self.project(x, source)
+        attended = linear_attention(
+            query, key, value, self.features, causal=self.causal, mask=mask, state=state
+        )
+        return self.join(attended)
+
+
+def _spec(is_causal: bool, mask: Mask | None) -> SpecArguments:
+    """The spec whose weights, with features as query and key, are those of linear attention."""
+    order = up_to_here() if is_causal else None
+    joined = order if mask is None else mask if order is None else order & mask
+    return {"mask": joined, "bias": Logarithm(), "scale": 1.0}
+
+
+def _real(mask: Mask | None, sizes: Sizes, start: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
+    """Which queries and which keys are real, each `(batch or 1, 1, tokens, 1)`; None: all."""
+    if mask is None:
+        return None
+    if not isinstance(mask, Padding | Prefix):
+        raise MaskError(
+            "linear attention sums over keys, so its mask can only say which tokens are real, rg.padding(…) or "
+            f"rg.prefix(…), and causal=True that none looks ahead; got {mask.name}"
+        )
+    keys = start + torch.arange(sizes.keys, device=device)
+    queries = keys[-1:] + 1 - sizes.queries + torch.arange(sizes.queries, device=device)
+    mask.check(
+        sizes.batch, sizes.heads, sizes.queries, start + sizes.keys, start + sizes.keys - sizes.queries
+    )
+    mask, rows = mask.to(device), torch.arange(mask.shape[0], device=device)[:, None]
+    head = rows.new_zeros(1, 1)
+    own = mask.allows(keys, keys, rows, head)
+    asking = (
+        mask.allows(queries, queries, rows, head) if isinstance(mask, Padding) else queries[None] >= start
+    )
+    return asking[:, None, :, None], own[:, None, :, None]
+
+
+def _run(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    features: Features,
+    causal: bool,
+    real: tuple[Tensor, Tensor] | None,
+    state: LinearState | None,
+) -> _Done:
+    exact, group = statistics_dtype(query.dtype), query.shape[1] // key.shape[1]
+    asking = features.split(query.to(exact))[0]  # a query's own factor cancels
+    asked, logarithm = features.split(repeat_heads(key, group).to(exact))
+    values = repeat_heads(value, group).to(exact)
+    if real is not None:
+        asked, values = asked.masked_fill(~real[1], 0.0), values.masked_fill(~real[1], 0.0)
+        logarithm = None if logarithm is None else logarithm.masked_fill(~real[1], -torch.inf)
+    largest = largest_of(logarithm)
+    before: Tensor | None = None
+    if state is not None:
+        before, largest = state.before(asked, values.shape[3], largest)
+    keys = scaled(asked, logarithm, largest)
+    counted = pad(values, (0, 1), value=1.0)  # a column of ones sums the weights
+    if causal:
+        summed, total = _causal(asking, keys, counted, before)
+        if state is not None:
+            state.update(total, largest, keys.shape[2])
+    else:
+        summed = asking @ (keys.mT @ counted)
+    mass = summed[..., -1:]
+    output = summed[..., :-1] / torch.where(mass > 0, mass, 1.0)
+    if real is not None:
+        output = output.masked_fill(~real[0], 0.0)
+    return _Done(output.to(query.dtype), asking, asked, logarithm, values)
+
+
+def _causal(query: Tensor, key: Tensor, value: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Σ over keys up to each query of (query · key) value, and Σ key valueᵀ over all keys, `before` included."""
+    tokens = query.shape[2]
+    chunk = min(CHUNK, max(1, tokens))
+    q, k, v = (
+        pad(part, (0, 0, 0, -tokens % chunk)).unflatten(2, (-1, chunk)) for part in (query, key, value)
+    )
+    inside = (q @ k.mT).tril_() @ v
+    sums = k.mT @ v
+    first = torch.zeros_like(sums[:, :, :1]) if before is None else before[:, :, None]
+    running = torch.cat((first, sums), 2).cumsum(2)
+    summed = inside + q @ running[:, :, :-1]
+    return summed.flatten(2, 3)[:, :, :tokens], running[:, :, -1]

@@ -1,0 +1,310 @@
+"""Attention of low rank: over a few learned slots (Linformer), or through a few landmarks (Nyström).
+
+Knows how many keys are left; the softmax over them is `attend`'s. Time and memory are O(tokens · rank).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import attend, weights
+from regard.axes import repeat_heads, sizes_of, statistics_dtype
+from regard.errors import ArgumentError, ShapeError
+from regard.nn.heads import HeadLayer
+from regard.seams.handed import Handed, hand_over
+from regard.spec import SpecArguments
+
+ITERATIONS = 6  # of the pseudo-inverse, as in the paper
+
+
+def projected_attention(
+    query: Tensor, key: Tensor, value: Tensor, project_key: Tensor, project_value: Tensor
+) -> Tensor:
+    """Attention to `rank` slots, mixtures of keys and of values (Wang et al. 2020, arXiv 2006.04768).
+
+        output = softmax(query · (E key)ᵀ / √dim) · F value
+
+    A watch sees it as attention from the tokens to the slots.
+
+    Args:
+        query: `(batch, heads, queries, dim)`.
+        key: `(batch, kv_heads, keys, dim)`. value: `(batch, kv_heads, keys, value_dim)`.
+        project_key: E, `(rank, keys)` or `(kv_heads, rank, keys)`. project_value: F, likewise.
+
+    Returns:
+        `(batch, heads, queries, value_dim)`.
+
+    Raises:
+        ShapeError: inputs that do not fit together.
+    """
+    sizes = sizes_of(query, key, value)
+    for name, matrix in (("project_key", project_key), ("project_value", project_value)):
+        if matrix.ndim not in (2, 3) or matrix.shape[-1] != sizes.keys:
+            raise ShapeError(
+                f"{name} must be (rank, keys) or (kv_heads, rank, keys) with {sizes.keys} keys, "
+                f"got {tuple(matrix.shape)}"
+            )
+    slots, mixed = (project_key @ key).to(query.dtype), (project_value @ value).to(query.dtype)
+    return hand_over(
+        (query, slots, mixed),
+        lambda: attend(query, slots, mixed),
+        lambda output: Handed(query=query, key=slots, value=mixed, output=output, crosses=True),
+    )
+
+
+def projected_weights(
+    query: Tensor,
+    key: Tensor,
+    project_key: Tensor,
+    project_value: Tensor,
+    *,
+    rows: slice = slice(None),
+    columns: slice = slice(None),
+) -> Tensor:
+    """What `projected_attention` multiplies values by, a window of softmax(query · (E key)ᵀ / √dim) · F.
+
+    No distribution: its numbers may be negative, and its rows sum to anything.
+
+    Args:
+        query, key, project_key, project_value: as for `projected_attention`.
+        rows: which queries. columns: which keys.
+
+    Returns:
+        `(batch, heads, rows, columns)`.
+    """
+    over_slots = weights(query, (project_key @ key).to(query.dtype), rows=rows)
+    spread = project_value[..., columns].to(over_slots.dtype)
+    if spread.ndim == 3:
+        spread = repeat_heads(spread[None], query.shape[1] // spread.shape[0])
+    return over_slots @ spread
+
+
+def landmark_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    landmarks: int,
+    *,
+    iterations: int | None = ITERATIONS,
+    scale: float | None = None,
+) -> Tensor:
+    """Nyström's approximation of softmax attention (Xiong et al. 2021, arXiv 2102.03902).
+
+        output = softmax(query · K̃ᵀ) · pinv(softmax(Q̃ · K̃ᵀ)) · softmax(Q̃ · keyᵀ) · value
+
+    Landmarks Q̃ and K̃ are means of segments of queries and keys as even as can be. With as many as tokens it is exact.
+    A watch sees its first softmax, attention from the tokens to the landmarks.
+
+    Args:
+        query: `(batch, heads, queries, dim)`.
+        key: `(batch, kv_heads, keys, dim)`. value: `(batch, kv_heads, keys, value_dim)`.
+        landmarks: how many; no more than there are queries and keys are used.
+        iterations: of the pseudo-inverse; None computes it by singular values.
+        scale: factor of q·k, 1/√dim by default.
+
+    Returns:
+        `(batch, heads, queries, value_dim)`.
+
+    Raises:
+        ShapeError, ArgumentError: inputs that do not fit together.
+    """
+    sizes = sizes_of(query, key, value)
+    if landmarks < 1:
+        raise ArgumentError(f"landmarks must be at least 1, got {landmarks}")
+    if landmarks >= max(sizes.queries, sizes.keys):
+        return attend(query, key, value, scale=scale)
+    exact = statistics_dtype(query.dtype)
+    asking, asked, values = (tensor.to(exact) for tensor in (query, key, value))
+    spec = _scaled(sizes.dim, scale)
+
+    def run() -> tuple[Tensor, Tensor, Tensor]:
+        with torch.autocast(query.device.type, enabled=False):
+            near, middle, far = _landmarks(asking, asked, landmarks, iterations, spec)
+            slots = middle @ attend(near, asked, values, **spec)
+            return attend(asking, far, slots, **spec), far, slots
+
+    return hand_over(
+        (query, key, value),
+        run,
+        lambda did: Handed(query=asking, key=did[1], value=did[2], output=did[0], spec=spec, crosses=True),
+    )[0].to(query.dtype)
+
+
+def landmark_weights(
+    query: Tensor,
+    key: Tensor,
+    landmarks: int,
+    *,
+    iterations: int | None = ITERATIONS,
+    scale: float | None = None,
+    rows: slice = slice(None),
+    columns: slice = slice(None),
+) -> Tensor:
+    """What `landmark_attention` multiplies values by: a window of its three factors' product.
+
+    No distribution: its numbers may be negative. Its rows sum to 1 as far as the pseudo-inverse has converged.
+
+    Args:
+        query, key, landmarks, iterations, scale: as for `landmark_attention`.
+        rows: which queries. columns: which keys.
+
+    Returns:
+        `(batch, heads, rows, columns)`.
+    """
+    sizes = sizes_of(query, key)
+    if landmarks >= max(sizes.queries, sizes.keys):
+        return weights(query, key, rows=rows, columns=columns, scale=scale)
+    exact = statistics_dtype(query.dtype)
+    asking, asked = query.to(exact), key.to(exact)
+    spec = _scaled(sizes.dim, scale)
+    near, middle, far = _landmarks(asking, asked, landmarks, iterations, spec)
+    return weights(asking, far, rows=rows, **spec) @ (middle @ weights(near, asked, columns=columns, **spec))
+
+
+def _landmarks(
+    query: Tensor, key: Tensor, landmarks: int, iterations: int | None, spec: SpecArguments
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Landmarks of the queries, the pseudo-inverse of the weights between landmarks, landmarks of the keys."""
+    count = min(landmarks, query.shape[2], key.shape[2])
+    near, far = _means(query, count), _means(repeat_heads(key, query.shape[1] // key.shape[1]), count)
+    scale = spec["scale"]
+    assert scale is not None
+    core = torch.softmax(scale * near @ far.mT, -1)
+    middle = torch.linalg.pinv(core) if iterations is None else _pseudo_inverse(core, iterations)
+    return near, middle, far
+
+
+def _scaled(dim: int, scale: float | None) -> SpecArguments:
+    return {"scale": 1 / math.sqrt(max(1, dim)) if scale is None else scale}
+
+
+def _means(tensor: Tensor, count: int) -> Tensor:
+    """Means of `count` segments of the tokens."""
+    tokens = tensor.shape[2]
+    segment = torch.arange(tokens, device=tensor.device) * count // tokens
+    sums = tensor.new_zeros(*tensor.shape[:2], count, tensor.shape[3]).index_add(2, segment, tensor)
+    return sums / torch.bincount(segment, minlength=count).to(tensor.dtype)[:, None]
+
+
+def _pseudo_inverse(matrix: Tensor, iterations: int) -> Tensor:
+    """Moore–Penrose inverse by an iteration of third order (Razavi et al. 2014), from Aᵀ / (‖A‖₁ ‖A‖∞)."""
+    one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
+    columns, rows = matrix.abs().sum(-2).amax(-1), matrix.abs().sum(-1).amax(-1)
+    inverse = matrix.mT / (columns * rows)[..., None, None]
+    for _ in range(iterations):
+        product = matrix @ inverse
+        inverse = inverse @ (13 * one - product @ (15 * one - product @ (7 * one - product))) / 4
+    return inverse
+
+
+class ProjectedAttention(HeadLayer):
+    """Linformer's attention as a layer: every token attends `rank` slots, learned mixtures of the keys' positions.
+
+    Args:
+        width: of the tokens that ask, and of the output.
+        heads: how many.
+        tokens: the most keys that there may be; a shorter text uses the first columns of the projections.
+        rank: how many slots.
+        shared: whether keys and values are mixed alike.
+        head_dim, source_width, bias: as for `LinearAttention`.
+
+    Its weights are `project_key` and `project_value`, `(rank, tokens)`, the same for all heads. It looks ahead, and
+    takes no mask: a slot mixes all positions.
+
+    Raises:
+        ArgumentError: sizes that do not fit together.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        tokens: int,
+        rank: int,
+        *,
+        shared: bool = False,
+        head_dim: int | None = None,
+        source_width: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, head_dim=head_dim, source_width=source_width, bias=bias)
+        for name, size in (("tokens", tokens), ("rank", rank)):
+            if size < 1:
+                raise ArgumentError(f"{name} must be at least 1, got {size}")
+        # Slots of the size of tokens: a mixture of n numbers of variance 1/n.
+        self.project_key = nn.Parameter(torch.randn(rank, tokens) / math.sqrt(tokens))
+        self.project_value = (
+            self.project_key if shared else nn.Parameter(torch.randn(rank, tokens) / math.sqrt(tokens))
+        )
+
+    def forward(self, x: Tensor, source: Tensor | None = None) -> Tensor:
+        """The tokens' new values.
+
+        Args:
+            x: `(batch, tokens, width)`.
+            source: what is asked, `(batch, keys, source_width)`; x itself by default.
+
+        Returns:
+            `(batch, tokens, width)`.
+
+        Raises:
+            ShapeError: other axes, or more keys than the projections have columns.
+        """
+        query, key, value = self.project(x, source)
+        keys, most = key.shape[2], self.project_key.shape[1]
+        if keys > most:
+            raise ShapeError(f"there may be at most {most} keys, the columns of the projections, got {keys}")
+        mixed = self.project_key[:, :keys], self.project_value[:, :keys]
+        return self.join(projected_attention(query, key, value, *mixed))
+
+
+class LandmarkAttention(HeadLayer):
+    """Nyström's attention as a layer: see `landmark_attention`. It looks ahead, and takes no mask.
+
+    Args:
+        width: of the tokens that ask, and of the output.
+        heads: how many.
+        landmarks: how many.
+        iterations: of the pseudo-inverse; None computes it by singular values.
+        head_dim, source_width, bias: as for `LinearAttention`.
+
+    Raises:
+        ArgumentError: sizes that do not fit together.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        landmarks: int,
+        *,
+        iterations: int | None = ITERATIONS,
+        head_dim: int | None = None,
+        source_width: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__(width, heads, head_dim=head_dim, source_width=source_width, bias=bias)
+        if landmarks < 1:
+            raise ArgumentError(f"landmarks must be at least 1, got {landmarks}")
+        if iterations is not None and iterations < 1:
+            raise ArgumentError(f"iterations must be at least 1, or None, got {iterations}")
+        self.landmarks, self.iterations = landmarks, iterations
+
+    def forward(self, x: Tensor, source: Tensor | None = None) -> Tensor:
+        """The tokens' new values.
+
+        Args:
+            x: `(batch, tokens, width)`.
+            source: what is asked, `(batch, keys, source_width)`; x itself by default.
+
+        Returns:
+            `(batch, tokens, width)`.
+
+        Raises:
+            ShapeError: other axes or another width.
+        """
+        query, key, value = self.project(x, source)
+        return self.join(landmark_attention(query, key, value, self.landmarks, iterations=self.iterations))
