@@ -1,4 +1,4 @@
-"""Small models of the layers of `regard.nn` that are Hugging Face models, with `generate`, `save_pretrained` and `Trainer`.
+"""Small models of the layers of `regard.nn` as Hugging Face models, so that `generate` and `Trainer` work on them.
 
 Importing this package tells the Auto classes about them.
 """

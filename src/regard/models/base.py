@@ -30,17 +30,20 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
     main_input_name = "input_ids"
     _no_split_modules: ClassVar[list[str]] = ["EncoderLayer", "DecoderLayer"]
     _complete = False
-    _table = "embedding"  # where the embedding of tokens is
+    _tables: tuple[str, ...] = ()  # where the embeddings of tokens are
 
     def post_init(self) -> None:
         """What `PreTrainedModel` does when all modules are there; they have drawn their own weights by then."""
         super().post_init()
         self._complete = True
 
-    def _tie(self, table: str, *others: str) -> None:
-        """Make weights one with a table of embeddings: those of `lm_head` where the config says so, and others."""
-        projection = ["lm_head.weight"] if self.config.tie_word_embeddings else []
-        self._tied_weights_keys = dict.fromkeys([*projection, *others], table)
+    def _tie(self, *tables: str) -> None:
+        """Name the embeddings whose `tokens` are one table; `lm_head` is that too where the config says so."""
+        self._tables = tables
+        shared = [f"{table}.tokens.weight" for table in tables]
+        if hasattr(self, "lm_head") and self.config.tie_word_embeddings:
+            shared.append("lm_head.weight")
+        self._tied_weights_keys = dict.fromkeys(shared[1:], shared[0])
 
     def get_expanded_tied_weights_keys(self, all_submodels: bool = False) -> dict[str, str]:
         """Which weights are which others; parts of a model tie nothing by themselves."""
@@ -66,19 +69,20 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
     ) -> None:
         """Checkpoint every n-th layer; how is the layer's business, without reentrance."""
         layers = [part for part in self.modules() if isinstance(part, Layer)]
-        if not layers:
-            raise ArgumentError(f"a model must have layers to checkpoint, {type(self).__name__} has none")
         for index, layer in enumerate(layers):
             layer.checkpoint = enable and index % every_n_layers == 0
         self.gradient_checkpointing = enable
 
-    def get_input_embeddings(self) -> nn.Embedding:
+    def get_input_embeddings(self) -> nn.Module:
         """The table of tokens."""
-        return self.get_submodule(self._table).tokens
+        if not self._tables:
+            return super().get_input_embeddings()
+        return self.get_submodule(self._tables[0]).get_submodule("tokens")
 
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
+    def set_input_embeddings(self, value: nn.Module) -> None:
         """Another table of tokens."""
-        self.get_submodule(self._table).tokens = value
+        for table in self._tables:
+            self.get_submodule(table).add_module("tokens", value)
 
 
 def returning(forward: Forward) -> Forward:

@@ -25,13 +25,12 @@ class DecoderForCausalLM(Model, GenerationMixin):  # type: ignore[misc]  # typed
 
     config_class = DecoderConfig
     base_model_prefix = "decoder"
-    _table = "decoder.embedding"
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__(config)
         self.decoder = TextDecoder(config, crosses=False)
         self.lm_head = new_projection(config.width, config.vocabulary)
-        self._tie("decoder.embedding.tokens.weight")
+        self._tie("decoder.embedding")
         self.post_init()
 
     @returning

@@ -37,6 +37,7 @@ class EncoderModel(Model):
             config.depth, config.width, config.heads, config.hidden, attention=attention_of(config), **config.layer
         )  # fmt: skip
         own_positions(self.stack)
+        self._tie("embedding")
         self.post_init()
 
     @returning
@@ -76,7 +77,6 @@ class EncoderForMaskedLM(Model):
 
     config_class = EncoderConfig
     base_model_prefix = "encoder"
-    _table = "encoder.embedding"
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -84,7 +84,7 @@ class EncoderForMaskedLM(Model):
         self.transform = new_projection(config.width, config.width, bias=True)
         self.transform_norm = Options(**config.layer).new_norm(config.width)
         self.lm_head = new_projection(config.width, config.vocabulary, bias=True)
-        self._tie("encoder.embedding.tokens.weight")
+        self._tie("encoder.embedding")
         self.post_init()
 
     @returning
@@ -119,12 +119,12 @@ class EncoderForQuestionAnswering(Model):
 
     config_class = EncoderConfig
     base_model_prefix = "encoder"
-    _table = "encoder.embedding"
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.encoder = EncoderModel(config)
         self.span = new_projection(config.width, 2, bias=True)
+        self._tie("encoder.embedding")
         self.post_init()
 
     @returning

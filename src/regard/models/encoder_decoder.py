@@ -22,7 +22,6 @@ class Seq2Seq(Model, GenerationMixin):  # type: ignore[misc]  # typed on their s
     encoder: nn.Module
     decoder: nn.Module
     lm_head: nn.Linear
-    _table = "decoder.embedding"
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads to say `labels` `(batch, tokens)`; `DataCollatorForSeq2Seq` asks for it."""
@@ -65,8 +64,7 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
         self.encoder = EncoderModel(config.encoder())
         self.decoder = TextDecoder(config, crosses=True)
         self.lm_head = new_projection(config.width, config.vocabulary)
-        shared = ["encoder.embedding.tokens.weight"] if config.source_vocabulary is None else []
-        self._tie("decoder.embedding.tokens.weight", *shared)
+        self._tie("decoder.embedding", *(["encoder.embedding"] if config.source_vocabulary is None else []))
         self.post_init()
 
     @returning

@@ -87,7 +87,7 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
         self.encoder = ImageEncoder(config.encoder())
         self.decoder = TextDecoder(config, crosses=True)
         self.lm_head = new_projection(config.width, config.vocabulary)
-        self._tie("decoder.embedding.tokens.weight")
+        self._tie("decoder.embedding")
         self.post_init()
 
     @returning

@@ -50,6 +50,7 @@ class TextEncoder(Model):
     """
 
     config_class = RecurrentConfig
+    supports_gradient_checkpointing = False
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config)
@@ -59,6 +60,7 @@ class TextEncoder(Model):
             config.width, config.hidden or config.width, cell=config.cell, layers=config.layers,
             bidirectional=config.bidirectional, dropout=config.dropout if config.layers > 1 else 0.0,
         )  # fmt: skip
+        self._tie("embedding")
         self.post_init()
 
     @returning
@@ -83,7 +85,6 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
     config_class = RecurrentConfig
     supports_gradient_checkpointing = False
     _is_stateful = True  # a state cannot be taken back, so nothing can be guessed ahead
-    _table = "embedding"
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config)
@@ -102,8 +103,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
         )  # fmt: skip
         self.dropout = nn.Dropout(config.dropout)
         self.lm_head = new_projection(hidden, config.vocabulary, bias=True)
-        shared = ["encoder.embedding.tokens.weight"] if config.source_vocabulary is None else []
-        self._tie("embedding.tokens.weight", *shared)
+        self._tie("embedding", *(["encoder.embedding"] if config.source_vocabulary is None else []))
         self.post_init()
 
     @classmethod

@@ -80,7 +80,7 @@ class TextDecoder(nn.Module):
         self.embedding = Embedding(config)
         self.stack = Decoder(
             config.depth, config.width, config.heads, config.hidden, crosses=crosses,
-            attention=attention_of(config), **config.layer,
+            attention=attention_of(config, causal=True), **config.layer,
         )  # fmt: skip
         own_positions(self.stack)
 
@@ -116,8 +116,11 @@ def added_positions(config: TransformerConfig, length: int) -> Learned | Sinusoi
     return Sinusoidal(config.width) if config.positions == "sinusoidal" else None
 
 
-def attention_of(config: TransformerConfig) -> AttentionArguments:
+def attention_of(config: TransformerConfig, *, causal: bool = False) -> AttentionArguments:
     """The keywords of self-attention, with the positions that act inside it.
+
+    Args:
+        config: of the model. causal: whether only keys before the query need relative positions.
 
     Raises:
         ArgumentError: positions of an unknown name.
@@ -128,7 +131,7 @@ def attention_of(config: TransformerConfig) -> AttentionArguments:
     elif config.positions == "alibi":
         positions = Alibi(config.heads)
     elif config.positions == "relative":
-        positions = Relative(config.heads, REACH, buckets=BUCKETS)
+        positions = Relative(config.heads, REACH, buckets=BUCKETS, one_sided=causal)
     elif config.positions not in (None, *ADDED):
         raise ArgumentError(
             'positions must be "learned", "sinusoidal", "rotary", "alibi", "relative" or None, '
