@@ -11,7 +11,7 @@ from transformers import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from regard.errors import ArgumentError
-from regard.models.base import Model, cross_entropy, moved_right, new_projection, refuse, returning
+from regard.models.base import Model, cross_entropy, moved_right, refuse, returning
 from regard.models.caching import RecurrentCache
 from regard.models.config import RecurrentConfig
 from regard.models.encoder_decoder import target
@@ -102,7 +102,8 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
             config.width, hidden, width, score=score_of(config, hidden, width), order=config.order, cell=config.cell
         )  # fmt: skip
         self.dropout = nn.Dropout(config.dropout)
-        self.lm_head = new_projection(hidden, config.vocabulary, bias=True)
+        # torch's own initial weights: outputs lie within ±1, and weights as small as a transformer's learn slowly.
+        self.lm_head = nn.Linear(hidden, config.vocabulary)
         self._tie("embedding", *(["encoder.embedding"] if config.source_vocabulary is None else []))
         self.post_init()
 
