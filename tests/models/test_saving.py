@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 import regard as rg
 from models.small import BATCH, KINDS, POSITIONS, VOCABULARY, given, labelled, model_of
+from regard.errors import ArgumentError
 
 AUTO = {
     "masked": transformers.AutoModelForMaskedLM,
@@ -153,6 +154,11 @@ def test_parameters_of_both_vocabularies_and_depths():
     assert rg.models.parameters_of(config) == model.num_parameters()
     config = rg.models.EncoderConfig(segments=2, positions="relative")
     assert rg.models.parameters_of(config) == rg.models.EncoderModel(config).num_parameters()
+
+
+def test_states_are_not_counted():
+    with pytest.raises(ArgumentError, match="config must be that of a transformer, got RecurrentConfig"):
+        rg.models.parameters_of(rg.models.RecurrentConfig())
 
 
 def test_gpt2_is_as_large_as_it_is():

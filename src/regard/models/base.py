@@ -106,7 +106,7 @@ def refuse(asked: dict[str, Any]) -> None:
             raise ArgumentError(
                 "output_hidden_states must be left out: hook the layers that you want to look at"
             )
-        if name not in ("output_attentions", "output_hidden_states", "use_cache") and value is not None:
+        if name not in ("output_attentions", "output_hidden_states") and value is not None:
             raise ArgumentError(f"there must be no keyword {name!r}, got {type(value).__name__}")
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedConfig
 
 from regard.errors import ArgumentError
+from regard.nn import counting
 from regard.nn.arguments import LayerArguments
 from regard.nn.counting import Config
 from regard.nn.feedforward import GATED, Activation
@@ -21,6 +22,7 @@ THEIRS = {
     "vocab_size": "vocabulary", "hidden_size": "width", "num_hidden_layers": "depth", "num_attention_heads": "heads",
     "intermediate_size": "hidden", "max_position_embeddings": "length",
 }  # fmt: skip
+BUCKETS = 32  # of relative positions, as in T5
 
 
 class TextConfig(PreTrainedConfig):  # type: ignore[misc]  # typed on their side only
@@ -46,14 +48,6 @@ class TextConfig(PreTrainedConfig):  # type: ignore[misc]  # typed on their side
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
     decoder_start_token_id: int | None = None
-
-    def parts(self) -> list[Config]:
-        """The model's stacks as `regard.nn.Config`s, whose `parameters_of` add up; see `parameters_of`."""
-        raise NotImplementedError
-
-    def extra(self) -> int:
-        """How many parameters the model has beside its stacks."""
-        return 0
 
 
 class TransformerConfig(TextConfig):
@@ -84,6 +78,14 @@ class TransformerConfig(TextConfig):
     epsilon: float = 1e-5
     embedding_norm: bool = False
 
+    def parts(self) -> list[Config]:
+        """The model's stacks, to count."""
+        return [self.stack()]
+
+    def extra(self) -> int:
+        """How many parameters the model has beside its stacks."""
+        return self.relative(self.depth)
+
     @property
     def layer(self) -> LayerArguments:
         """The keywords of an encoder or decoder layer."""
@@ -112,9 +114,6 @@ class TransformerConfig(TextConfig):
         return depth * self.heads * BUCKETS if self.positions == "relative" else 0
 
 
-BUCKETS = 32  # of relative positions, as in T5
-
-
 class EncoderConfig(TransformerConfig):
     """Of `EncoderModel` and of the models on it.
 
@@ -130,20 +129,11 @@ class EncoderConfig(TransformerConfig):
     def parts(self) -> list[Config]:
         return [self.stack(segments=self.segments, tied=True)]
 
-    def extra(self) -> int:
-        return self.relative(self.depth)
-
 
 class DecoderConfig(TransformerConfig):
     """Of `DecoderForCausalLM`: see `TransformerConfig` and `TextConfig`."""
 
     model_type: ClassVar[str] = "regard_decoder"
-
-    def parts(self) -> list[Config]:
-        return [self.stack()]
-
-    def extra(self) -> int:
-        return self.relative(self.depth)
 
 
 class EncoderDecoderConfig(TransformerConfig):
@@ -161,14 +151,14 @@ class EncoderDecoderConfig(TransformerConfig):
     encoder_depth: int | None = None
     source_vocabulary: int | None = None
 
-    def encoder(self) -> EncoderConfig:
+    def of_encoder(self) -> EncoderConfig:
         """The encoder's config."""
         vocabulary = self.vocabulary if self.source_vocabulary is None else self.source_vocabulary
         return EncoderConfig(**_shared(self), vocabulary=vocabulary, depth=self.encoder_depth or self.depth)
 
     def parts(self) -> list[Config]:
         source = 0 if self.source_vocabulary is None else self.source_vocabulary
-        return [self.encoder().stack(vocabulary=source, tied=True), self.stack(crosses=True)]
+        return [self.of_encoder().stack(vocabulary=source, tied=True), self.stack(crosses=True)]
 
     def extra(self) -> int:
         return self.relative((self.encoder_depth or self.depth) + self.depth)
@@ -207,7 +197,7 @@ class ImageToTextConfig(TransformerConfig):
             )
         return height // self.patch, width // self.patch
 
-    def encoder(self) -> ImageToTextConfig:
+    def of_encoder(self) -> ImageToTextConfig:
         """The same config for the encoder alone, whose positions are those of patches."""
         return ImageToTextConfig(
             **_shared(self), vocabulary=self.vocabulary, image=self.image, patch=self.patch, channels=self.channels,
@@ -217,7 +207,7 @@ class ImageToTextConfig(TransformerConfig):
     def parts(self) -> list[Config]:
         rows, columns = self.grid
         places = rows * columns if self.positions == "learned" else 0
-        return [self.encoder().stack(vocabulary=0, positions=places, tied=True), self.stack(crosses=True)]
+        return [self.of_encoder().stack(vocabulary=0, positions=places, tied=True), self.stack(crosses=True)]
 
     def extra(self) -> int:
         pixels = self.channels * self.patch**2
@@ -256,10 +246,13 @@ def parameters_of(config: TransformerConfig) -> int:
 
     The projection to the vocabulary and its bias, and the heads of `EncoderFor…`, are not among them, but for an untied
     projection of a decoder.
-    """
-    from regard.nn.counting import parameters_of as counted
 
-    return sum(counted(part) for part in config.parts()) + config.extra()
+    Raises:
+        ArgumentError: another config.
+    """
+    if not isinstance(config, TransformerConfig):
+        raise ArgumentError(f"config must be that of a transformer, got {type(config).__name__}")
+    return sum(counting.parameters_of(part) for part in config.parts()) + config.extra()
 
 
 def _shared(config: TransformerConfig) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
 
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__(config)
-        self.encoder = EncoderModel(config.encoder())
+        self.encoder = EncoderModel(config.of_encoder())
         self.decoder = TextDecoder(config, crosses=True)
         self.lm_head = new_projection(config.width, config.vocabulary)
         self._tie("decoder.embedding", *(["encoder.embedding"] if config.source_vocabulary is None else []))

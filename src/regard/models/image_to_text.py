@@ -84,7 +84,7 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
 
     def __init__(self, config: ImageToTextConfig) -> None:
         super().__init__(config)
-        self.encoder = ImageEncoder(config.encoder())
+        self.encoder = ImageEncoder(config.of_encoder())
         self.decoder = TextDecoder(config, crosses=True)
         self.lm_head = new_projection(config.width, config.vocabulary)
         self._tie("decoder.embedding")
