@@ -99,6 +99,18 @@ def test_what_a_checkpoint_lacks_is_drawn_as_in_a_new_model(tmp_path):
     )
 
 
+def test_one_new_model_gives_all_that_is_lacking(tmp_path, monkeypatch):
+    model_of("text", positions="alibi", depth=3).save_pretrained(tmp_path)
+    built = []
+    for kind in (rg.models.EncoderModel, rg.models.EncoderDecoderForConditionalGeneration):
+        build = kind.__init__
+        monkeypatch.setattr(kind, "__init__", lambda self, *a, build=build: built.append(build(self, *a)))
+    back = rg.models.EncoderDecoderForConditionalGeneration.from_pretrained(tmp_path)
+    # The model and its encoder; what they lack, with an encoder in it; and what the encoder lacks.
+    assert len(built) == 5
+    assert not any(part._new for part in (back, back.encoder))
+
+
 # --- tables that are one -----------------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
     main_input_name = "input_ids"
     _no_split_modules: ClassVar[list[str]] = ["EncoderLayer", "DecoderLayer"]
     _complete = False
+    _new: tuple[nn.Module, ...] = ()  # one like it, while weights are drawn; not a part of it
     _tables: tuple[str, ...] = ()  # where the embeddings of tokens are
 
     def post_init(self) -> None:
@@ -49,6 +50,13 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
         """Which weights are which others; parts of a model tie nothing by themselves."""
         return dict(self._tied_weights_keys or {})
 
+    def initialize_weights(self) -> None:
+        """Give every module what a checkpoint lacks."""
+        super().initialize_weights()
+        for part in self.modules():
+            if isinstance(part, Model):
+                part._new = ()
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Give a module what a checkpoint lacks: its weights in a new model."""
@@ -58,7 +66,8 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
         if name is None:  # a table or a projection that was resized
             nn.init.normal_(module.get_parameter("weight"), std=SMALL)
             return
-        new = type(self)(self.config).get_submodule(name)
+        self._new = self._new or (type(self)(self.config),)
+        new = self._new[0].get_submodule(name)
         tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
         for key, tensor in tensors:
             if not getattr(tensor, "_is_hf_initialized", False):
