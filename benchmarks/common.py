@@ -11,7 +11,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -19,7 +19,10 @@ from regard.cli.contests import Contest
 from regard.cli.machine import machine, memory_kib
 from regard.cli.timing import MATMUL_FLOP, Times, interleaved
 
-__all__ = ["fresh", "interleaved", "machine", "memory_kib", "over", "prepare", "run", "write"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["fresh", "interleaved", "machine", "memory_kib", "over", "picture", "prepare", "run", "write"]
 
 THREADS = 2
 ROOT = Path(__file__).parents[1]
@@ -65,6 +68,12 @@ def fresh(module: str, *arguments: str, environment: dict[str, str] | None = Non
     )
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
+
+
+def picture(name: str, figure: Figure) -> None:
+    """Keep a figure in `results/name.png`."""
+    RESULTS.mkdir(exist_ok=True)
+    figure.savefig(RESULTS / f"{name}.png", dpi=110)
 
 
 def write(name: str, command: str, bar: str, figures: Any) -> None:
