@@ -73,7 +73,7 @@ def fresh(module: str, *arguments: str, environment: dict[str, str] | None = Non
 def picture(name: str, figure: Figure) -> None:
     """Keep a figure in `results/name.png`."""
     RESULTS.mkdir(exist_ok=True)
-    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    figure.savefig(RESULTS / f"{name}.png", dpi=100)
 
 
 def write(name: str, command: str, bar: str, figures: Any) -> None:

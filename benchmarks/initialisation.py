@@ -174,6 +174,7 @@ def main() -> None:
     )
     every = [panel for question, each in found.items() for panel in panels(question, each)]
     common.picture("initialisation", draw.series(every, title="How a decoder begins", note=note))
+    setting = {"steps": STEPS, "seeds": SEEDS, "warm_up_steps": WARM_UP, "clips_at": CLIP}
     common.write(
         "initialisation", "python -m benchmarks.initialisation",
         "step 0: small weights give entropy ≥ 0.99 of the largest, zero ones gradients in last projections alone; "

@@ -142,7 +142,8 @@ def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
     places = places[~np.isnan(places)]
     low, high = float(places[0]), float(places[-1])
     if "x" in logs:
-        axes.set_xlim(low / (high / low) ** 0.04, high * (high / low) ** 0.04)
+        slack = (high / low) ** 0.04 if high > low else 2.0
+        axes.set_xlim(low / slack, high * slack)
         shown = [float(p) for p in places[:: -(-len(places) // 9)]]
         shown = shown if len(places) <= 12 else colours.decades(low, high)
         axes.set_xticks(shown, [colours.power(tick) for tick in shown])
