@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from matplotlib.image import imsave
 
 from regard.cli.contests import Contest
 from regard.cli.machine import machine, memory_kib
@@ -71,9 +73,12 @@ def fresh(module: str, *arguments: str, environment: dict[str, str] | None = Non
 
 
 def picture(name: str, figure: Figure) -> None:
-    """Keep a figure in `results/name.png`."""
+    """Keep a figure in `results/name.png`, in sixteen shades of each primary colour: half the bytes."""
     RESULTS.mkdir(exist_ok=True)
-    figure.savefig(RESULTS / f"{name}.png", dpi=100)
+    figure.set_dpi(100)
+    figure.canvas.draw()
+    shades = np.round(np.asarray(figure.canvas.buffer_rgba())[..., :3] / 17) * 17
+    imsave(RESULTS / f"{name}.png", shades.astype(np.uint8), pil_kwargs={"optimize": True})
 
 
 def write(name: str, command: str, bar: str, figures: Any) -> None:

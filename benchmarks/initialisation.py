@@ -17,7 +17,7 @@ from regard.analysis import gradient_norms
 
 STEPS, SEEDS, BATCH, HALF, SYMBOLS = 200, 3, 32, 16, 32
 DEPTH, WIDTH, HEADS = 4, 64, 4
-WARM_UP, CLIP, EVERY = 40, 1.0, 10  # steps, norm, and steps from one look at the entropies to the next
+WARM_UP, CLIP, EVERY = 40, 1.0, 10  # steps, norm, and steps from one point of the figure to the next
 
 
 @dataclass(frozen=True)
@@ -142,35 +142,36 @@ def told(lives: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def panels(name: str, groups: dict[str, list[dict[str, Any]]]) -> list[draw.Panel]:
-    """Loss, gradient norm and entropy of the heads along the steps, of each start."""
+    """Means of loss and gradient norm over some steps, and entropy of the heads, of each start."""
 
-    def lines(field: str, every: int = 1) -> dict[str, tuple[Any, list[list[float]]]]:
-        return {
-            key: (every * np.arange(len(lives[0][field])), [each[field] for each in lives])
-            for key, lives in groups.items()
-        }
+    def lines(field: str) -> dict[str, tuple[Any, Any]]:
+        found = {key: np.array([each[field] for each in lives]) for key, lives in groups.items()}
+        if field == "entropies":
+            return {key: (EVERY * np.arange(values.shape[1]), values) for key, values in found.items()}
+        means = {key: values.reshape(len(values), -1, EVERY).mean(2) for key, values in found.items()}
+        return {key: (EVERY * (np.arange(each.shape[1]) + 0.5), each) for key, each in means.items()}
 
     return [
         draw.Panel(f"{name}: loss", "step", "cross-entropy, nats", lines("losses")),
         draw.Panel(f"{name}: gradient", "step", "norm before clipping", lines("norms"), "y"),
-        draw.Panel(
-            f"{name}: heads", "step", "mean entropy, fraction of the largest", lines("entropies", EVERY)
-        ),
+        draw.Panel(f"{name}: heads", "step", "mean entropy, fraction of the largest", lines("entropies")),
     ]
 
 
 def main() -> None:
     """Train every start with three seeds, draw, and write the result."""
     common.prepare()
+    torch.set_num_threads(1)  # tensors as small as these take longer on two
     starts = {"initial weights": INITS, "first steps": HOLDS}
     found = {
         question: {name: [life(start, seed) for seed in range(SEEDS)] for name, start in each.items()}
         for question, each in starts.items()
     }
     note = (
-        f"{DEPTH} layers of width {WIDTH}, {HEADS} heads; copying {HALF} of {SYMBOLS} random symbols; AdamW; means and "
-        f"ranges of {SEEDS} seeds. Initial weights: norms before the blocks, learning rate 0.003, warm-up of {WARM_UP} "
-        f"steps, clipping at {CLIP:g}. First steps: norms after the blocks, Xavier's weights, learning rate 0.005."
+        f"{DEPTH} layers of width {WIDTH}, {HEADS} heads; copying {HALF} of {SYMBOLS} random symbols; AdamW. Means of "
+        f"{EVERY} steps, and ranges of {SEEDS} seeds. Initial weights: norms before the blocks, learning rate 0.003, "
+        f"warm-up of {WARM_UP} steps, clipping at {CLIP:g}. First steps: norms after the blocks, Xavier's weights, "
+        "learning rate 0.005."
     )
     every = [panel for question, each in found.items() for panel in panels(question, each)]
     common.picture("initialisation", draw.series(every, title="How a decoder begins", note=note))
@@ -178,7 +179,7 @@ def main() -> None:
     common.write(
         "initialisation", "python -m benchmarks.initialisation",
         "step 0: small weights give entropy ≥ 0.99 of the largest, zero ones gradients in last projections alone; "
-        "norms after the blocks: without warm-up the loss stays at ln 32, with it it falls",
+        "norms after the blocks: with warm-up the loss of the last ten steps is at most a tenth of that without",
         {"setting": setting} | {q: {name: told(lives) for name, lives in each.items()} for q, each in found.items()},
     )  # fmt: skip
 

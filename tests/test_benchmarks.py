@@ -54,3 +54,40 @@ def test_initial_weights_are_seen_at_step_0():
     assert (
         lives["zero"]["last"]["gradient_norm"]["inner projections"] > 0
     )  # after one step it learns everywhere
+
+
+def table(heading):
+    """The rows of the first table below a heading of the page of lessons."""
+    below = (common.ROOT / "docs" / "measured.md").read_text().split(f"## {heading}\n")[1]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in below.split("\n## ")[0].splitlines()
+        if line.startswith("| ")
+    ]
+    return {row[0]: [float(cell) for cell in row[1:]] for row in rows[1:]}
+
+
+def figures(question):
+    return json.loads((common.RESULTS / f"{question}.json").read_text())["figures"]
+
+
+def test_the_page_says_what_was_measured():
+    widths = {(each["dim"], each["scaled"]): each for each in figures("scaling_by_d")["widths"]}
+    names = ("variance", "largest_weight", "gradient")
+    for dim, cells in table("Scores are divided by √d").items():
+        want = [widths[int(dim), scaled][name] for scaled in (False, True) for name in names]
+        assert cells == pytest.approx(want, rel=0.06)
+    flow = figures("gradient_flow")
+    for distance, cells in table("Gradients reach far through attention").items():
+        want = [flow[name]["norm_at_distance"][distance] for name in ("causal attention", "GRU")]
+        assert cells == pytest.approx(want, rel=0.06)
+    found = figures("initialisation")
+    starts = found["initial weights"] | found["first steps"]
+    ends = ("step 0", "step 200")
+    page = table("How a decoder begins")
+    assert page.keys() == starts.keys()
+    for name, cells in page.items():
+        each = starts[name]
+        want = [each["entropy_fraction"][end]["mean"] for end in ends]
+        want += [each["gradient_norm"][end]["all"] for end in ends]
+        assert cells == pytest.approx([*want, each["loss"]["last_ten_steps"]], rel=0.06)
