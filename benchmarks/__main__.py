@@ -7,7 +7,8 @@ import sys
 
 QUESTIONS = (
     "imports", "rows", "columns", "backward", "bfloat16", "avx2", "sparse", "decode", "scaling", "memory",
-    "gpt2", "long", "layers", "linear",
+    "gpt2", "long", "layers", "linear", "initialisation", "mechanisms", "approximations", "gradient_flow",
+    "scaling_by_d",
 )  # fmt: skip
 
 

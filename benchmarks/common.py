@@ -11,15 +11,20 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from matplotlib.image import imsave
 
 from regard.cli.contests import Contest
 from regard.cli.machine import machine, memory_kib
 from regard.cli.timing import MATMUL_FLOP, Times, interleaved
 
-__all__ = ["fresh", "interleaved", "machine", "memory_kib", "over", "prepare", "run", "write"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["fresh", "interleaved", "machine", "memory_kib", "over", "picture", "prepare", "run", "write"]
 
 THREADS = 2
 ROOT = Path(__file__).parents[1]
@@ -65,6 +70,15 @@ def fresh(module: str, *arguments: str, environment: dict[str, str] | None = Non
     )
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
+
+
+def picture(name: str, figure: Figure) -> None:
+    """Keep a figure in `results/name.png`, in sixteen shades of each primary colour: half the bytes."""
+    RESULTS.mkdir(exist_ok=True)
+    figure.set_dpi(100)
+    figure.canvas.draw()
+    shades = np.round(np.asarray(figure.canvas.buffer_rgba())[..., :3] / 17) * 17
+    imsave(RESULTS / f"{name}.png", shades.astype(np.uint8), pil_kwargs={"optimize": True})
 
 
 def write(name: str, command: str, bar: str, figures: Any) -> None:

@@ -10,10 +10,13 @@ from regard.draw.curves import temperatures
 from regard.draw.diagram import structure
 from regard.draw.encodings import positions
 from regard.draw.entropies import entropy
+from regard.draw.flow import flow
 from regard.draw.grids import heads
 from regard.draw.heatmaps import heatmap
 from regard.draw.life import life, strip
+from regard.draw.series import Panel, series
 
 __all__ = [
-    "entropy", "heads", "heatmap", "life", "positions", "strength", "strip", "structure", "temperatures",
+    "Panel", "entropy", "flow", "heads", "heatmap", "life", "positions", "series", "strength", "strip",
+    "structure", "temperatures",
 ]  # fmt: skip

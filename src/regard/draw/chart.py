@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 WIDEST_PLACE = 1.3  # inches that a place takes when there are few
 DOTS = 40  # points of a line up to which each is marked
-DASHES = {"linewidth": 1.1, "linestyle": (0, (4, 2))}
+DASHES: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (4, 2))}
 MARKS: dict[str, dict[str, Any]] = {"line": {"linewidth": 1.8}, "dashes": DASHES, "block": {"linewidth": 6.5}}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,11 @@ def span(low: float, high: float) -> Any:
     return require("matplotlib.colors", extra="draw").Normalize(low, high)
 
 
+def powers(low: float, high: float) -> Any:
+    """From `low` … `high`, both positive, to 0 … 1 in logarithms; what is less has the lightest colour."""
+    return require("matplotlib.colors", extra="draw").LogNorm(low, high, clip=True)
+
+
 def ticks(scale: str, limit: float) -> list[float]:
     """Round numbers from 0 to `limit`, far enough from each other on the bar."""
     if scale == "linear":
@@ -78,6 +84,24 @@ def even(low: float, high: float) -> list[float]:
     locator = require("matplotlib.ticker", extra="draw").MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
     slack = 0.0001 * (high - low)
     return [float(t) for t in locator.tick_values(low, high) if low - slack <= t <= high + slack]
+
+
+def decades(low: float, high: float) -> list[float]:
+    """Powers of ten from `low` to `high`, at most seven; where there is one at most, twice and five times them too."""
+    ends = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    inside = [10.0**p for p in range(ends[0], ends[1] + 1) if low * 0.999 <= 10.0**p <= high * 1.001]
+    if len(inside) > 1:
+        return inside[:: -(-len(inside) // 7)]
+    finer = [factor * 10.0**p for p in range(ends[0], ends[1] + 1) for factor in (1, 2, 5)]
+    return [tick for tick in finer if low * 0.999 <= tick <= high * 1.001]
+
+
+def power(value: float) -> str:
+    """A number on a logarithmic axis: as it is from 0.001 to 1000, else a power of ten where it is one."""
+    exponent = round(math.log10(value))
+    if 0.001 <= value <= 1000 or abs(value / 10.0**exponent - 1) > 1e-6:
+        return f"{value:.4g}"
+    return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
 def image(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.draw import style
-from regard.draw.chart import Entry, beside, legend, plain
+from regard.draw.chart import DASHES, Entry, beside, legend, plain
 from regard.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, HEIGHT, LEFT, GAP, BELOW = 3.7, 2.9, 0.72, 0.95, 0.5  # inches
+DOTTED: dict[str, Any] = {"marker": "o", "markersize": 4.2, "markeredgewidth": 0, "linewidth": 1.8}
 UNITS = {
     "seconds": ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s"), (60.0, "min"), (3600.0, "h")),
     "bytes": ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")),
@@ -30,40 +31,54 @@ class Point:
     bytes: int | None = None
 
 
-def growth(curves: Mapping[str, Sequence[Point]], *, title: str = "", note: str = "") -> Figure:
+def growth(
+    curves: Mapping[str, Sequence[Point]],
+    *,
+    predicted: Mapping[str, Sequence[Point]] | None = None,
+    title: str = "",
+    note: str = "",
+) -> Figure:
     """Draw time, and memory where it was measured, against the number of tokens.
 
     Args:
-        curves: a name for the legend, and its points.
+        curves: a name for the legend, and its points; at most seven.
+        predicted: what formulas say of some of them, drawn as dashes of the same colour.
         title: written above.
         note: written below, small.
 
     Raises:
-        ArgumentError: there is nothing to draw.
+        ArgumentError: there is nothing to draw, too much, or a prediction of what was not measured.
     """
+    foretold = predicted or {}
+    if len(curves) > len(style.PALETTE) or not foretold.keys() <= curves.keys():
+        raise ArgumentError(
+            f"growth draws at most {len(style.PALETTE)} curves and predictions of these, got {list(curves)} "
+            f"and predictions of {list(foretold)}"
+        )
     points = [point for curve in curves.values() for point in curve]
     if not points:
         raise ArgumentError("growth needs at least one curve with a point, got none")
     panels = ["seconds", "bytes"] if any(point.bytes for point in points) else ["seconds"]
     entries = [Entry(name, colour) for name, colour in zip(curves, style.PALETTE, strict=False)]
+    legends = [*entries, Entry("predicted", style.MUTED, "dashes")] if foretold else entries
     left = style.MARGIN + LEFT
-    across = left + len(panels) * WIDTH + (len(panels) - 1) * GAP + beside(entries)
+    across = left + len(panels) * WIDTH + (len(panels) - 1) * GAP + beside(legends)
     figure, top = style.sheet(across, HEIGHT + BELOW, title=title, note=note)
     for index, panel in enumerate(panels):
         start = left + index * (WIDTH + GAP)
         axes = style.place(figure, start, top, WIDTH, HEIGHT)
         axes.set_gid(panel)
-        for curve, entry in zip(curves.values(), entries, strict=True):
-            drawn = [(p.tokens, value) for p in curve if (value := getattr(p, panel))]
-            if drawn:
-                look = {"marker": "o", "markersize": 4.2, "markeredgewidth": 0, "linewidth": 1.8}
-                axes.plot(*zip(*drawn, strict=True), color=entry.colour, **look)
+        for entry in entries:
+            for curve, look in ((curves[entry.name], DOTTED), (foretold.get(entry.name, ()), DASHES)):
+                drawn = [(p.tokens, value) for p in curve if (value := getattr(p, panel))]
+                if drawn:
+                    axes.plot(*zip(*drawn, strict=True), color=entry.colour, **look)
         _scale(axes, sorted({point.tokens for point in points}), panel)
         style.level(figure, start + WIDTH / 2, top + HEIGHT + 0.3, "tokens")
         name = "time" if panel == "seconds" else "memory above the inputs"
         style.upright(figure, start - LEFT, top + HEIGHT / 2, name)
         if panel == panels[-1]:
-            legend(axes, entries, WIDTH, HEIGHT)
+            legend(axes, legends, WIDTH, HEIGHT)
     return figure
 
 

@@ -1,0 +1,34 @@
+"""How large the gradients of a model are, part by part. Knows parameters, and nothing of what they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ArgumentError
+
+
+def gradient_norms(model: nn.Module, parts: Mapping[str, nn.Module] | None = None) -> dict[str, float]:
+    """L2 norm of the gradients that a backward pass has left in a model's parameters.
+
+    Args:
+        model: after `loss.backward()`.
+        parts: names and modules of it; its own children by default. Parameters without a gradient count as 0.
+
+    Returns:
+        The norm over all parameters under "all", then one for each part.
+
+    Raises:
+        ArgumentError: no parameter has a gradient.
+    """
+    if all(parameter.grad is None for parameter in model.parameters()):
+        raise ArgumentError("gradient_norms must come after loss.backward(), got a model without gradients")
+    named = dict(model.named_children()) if parts is None else dict(parts)
+    return {name: _norm(part) for name, part in {"all": model, **named}.items()}
+
+
+def _norm(module: nn.Module) -> float:
+    gradients: list[Tensor] = [p.grad.detach().double() for p in module.parameters() if p.grad is not None]
+    return float(torch.linalg.vector_norm(torch.stack([g.norm() for g in gradients]))) if gradients else 0.0
