@@ -91,3 +91,22 @@ def test_the_page_says_what_was_measured():
         want = [each["entropy_fraction"][end]["mean"] for end in ends]
         want += [each["gradient_norm"][end]["all"] for end in ends]
         assert cells == pytest.approx([*want, each["loss"]["last_ten_steps"]], rel=0.06)
+
+
+def test_the_page_says_what_the_timed_questions_gave():
+    found = figures("mechanisms")
+    page = table("Time and memory against length")
+    assert page.keys() == found.keys()
+    for name, (expected, seconds, memory) in page.items():
+        fits = found[name]["exponents"]
+        want = [found[name]["expected_exponent"], fits["time"]["power"], fits["memory"]["power"]]
+        assert [expected, seconds, memory] == pytest.approx(want, abs=0.006)
+    below = (common.ROOT / "docs" / "measured.md").read_text().split("## Error at equal time\n")[1]
+    texts = ["independent tokens", "smooth text"]
+    for text, part in zip(texts, below.split("| approximation")[1:], strict=True):
+        rows = [line.strip("| ").split(" | ") for line in part.splitlines()[2:] if line.startswith("| ")]
+        for name, *cells in rows:
+            want = figures("approximations")[text][name]["least_error_within_share_of_exact"]
+            assert [float(cell) for cell in cells] == pytest.approx(
+                [want["1"], want["0.25"], want["0.0625"]], rel=6e-3
+            )
