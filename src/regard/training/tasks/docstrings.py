@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
-import os
 import re
 import sys
 import sysconfig
@@ -16,6 +15,8 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from regard.training.tasks.sources import python_files
 
 SITE = ("site-packages", "dist-packages")
 SKIPPED = {*SITE, "test", "tests", "testing", "__pycache__", "_vendor", "lib-dynload"}
@@ -59,7 +60,7 @@ def packages(roots: Iterable[Path] | None = None) -> dict[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for root in _roots() if roots is None else roots:
         here: dict[str, list[Path]] = {}
-        for file in _files(root):
+        for file in python_files(root, SKIPPED):
             here.setdefault(file.relative_to(root).parts[0].removesuffix(".py"), []).append(file)
         found = here | found
     return dict(sorted(found.items()))
@@ -114,13 +115,6 @@ def _roots() -> list[Path]:
     """The standard library, and every folder that packages are installed in."""
     sites = [Path(path) for path in sys.path if Path(path).name in SITE]
     return list(dict.fromkeys([Path(sysconfig.get_path("stdlib")), *filter(Path.is_dir, sites)]))
-
-
-def _files(root: Path) -> Iterator[Path]:
-    """The source files below a folder, sorted, without going where there is nothing to be found."""
-    for folder, inner, names in os.walk(root):
-        inner[:] = sorted(set(inner) - SKIPPED)
-        yield from (Path(folder) / name for name in sorted(names) if name.endswith(".py"))
 
 
 def _scattered(file: Path) -> str:
