@@ -17,7 +17,7 @@ __all__ = [
     "prefix", "random", "relative", "strided", "tokens", "watch", "weights",
 ]  # fmt: skip
 
-_PACKAGES = ("draw", "nn", "page", "training")
+_PACKAGES = ("draw", "models", "nn", "page", "training")
 
 
 def __getattr__(name: str) -> ModuleType:

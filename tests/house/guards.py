@@ -36,7 +36,10 @@ LAYERS = (
 )
 READS_REFERENCE = {"cli"}  # `regard verify`; nobody else inside the package
 LIGHT = {"regard", "torch", "numpy"} | sys.stdlib_module_names
-IMPORTS_EARLY = {"cli"}  # is itself imported only by the command
+IMPORTS_EARLY = {
+    "cli",
+    "models",
+}  # are themselves imported late: by the command, and where `rg.models` is asked for
 KERNELS = ".engines.triton.kernels"  # written in Triton's language, and imported only where one is launched
 
 MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 200, 400, 12, 18

@@ -1,0 +1,271 @@
+"""The numbers and names that a model is built from, as Hugging Face configs. Knows no modules.
+
+Names are those of `regard.nn`; Hugging Face's (`vocab_size`, `hidden_size`, `num_hidden_layers`, `num_attention_heads`,
+`intermediate_size`, `max_position_embeddings`) read and set the same values.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from transformers import PreTrainedConfig
+
+from regard.errors import ArgumentError
+from regard.nn.arguments import LayerArguments
+from regard.nn.counting import Config
+from regard.nn.feedforward import GATED, Activation
+from regard.nn.initial import Init
+
+Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative"]
+THEIRS = {
+    "vocab_size": "vocabulary", "hidden_size": "width", "num_hidden_layers": "depth", "num_attention_heads": "heads",
+    "intermediate_size": "hidden", "max_position_embeddings": "length",
+}  # fmt: skip
+
+
+class TextConfig(PreTrainedConfig):  # type: ignore[misc]  # typed on their side only
+    """What all configs share: a vocabulary and its special tokens.
+
+    Args:
+        vocabulary: how many tokens there are.
+        width: of embeddings.
+        dropout: probability of dropping each number of a block's output, in training.
+        tie_word_embeddings: whether the projection to the vocabulary is the table of embeddings.
+        pad_token_id, bos_token_id, eos_token_id: special tokens, for `generate`.
+        decoder_start_token_id: the token that comes before a target, where there is a source.
+    """
+
+    attribute_map: ClassVar[dict[str, str]] = THEIRS
+    keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "encoder_last_hidden_state"]
+
+    vocabulary: int = 256
+    width: int = 64
+    dropout: float = 0.1
+    tie_word_embeddings: bool = True
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    decoder_start_token_id: int | None = None
+
+    def parts(self) -> list[Config]:
+        """The model's stacks as `regard.nn.Config`s, whose `parameters_of` add up; see `parameters_of`."""
+        raise NotImplementedError
+
+    def extra(self) -> int:
+        """How many parameters the model has beside its stacks."""
+        return 0
+
+
+class TransformerConfig(TextConfig):
+    """What the configs of transformers share.
+
+    Args:
+        depth: number of layers. heads: query heads. kv_heads: of keys and values, `heads` by default.
+        hidden: of the feed-forward blocks, 4 · width by default.
+        positions: "learned" or "sinusoidal", added to embeddings (the latter to those times √width, as in Vaswani et
+            al. 2017); "rotary", "alibi" or "relative", inside attention; None: none at all.
+        length: positions in a learned table.
+        norm, kind, activation, inner_dropout, bias, init, epsilon: see `regard.nn.LayerArguments`.
+        embedding_norm: whether a norm follows the embeddings, as in BERT.
+    """
+
+    depth: int = 2
+    heads: int = 4
+    kv_heads: int | None = None
+    hidden: int | None = None
+    positions: Positions | None = "learned"
+    length: int = 512
+    norm: Literal["pre", "post"] = "pre"
+    kind: Literal["layer", "rms"] = "layer"
+    activation: Activation = "gelu"
+    inner_dropout: float = 0.0
+    bias: bool = True
+    init: Init = "small"
+    epsilon: float = 1e-5
+    embedding_norm: bool = False
+
+    @property
+    def layer(self) -> LayerArguments:
+        """The keywords of an encoder or decoder layer."""
+        return LayerArguments(
+            norm=self.norm, kind=self.kind, activation=self.activation, dropout=self.dropout,
+            inner_dropout=self.inner_dropout, bias=self.bias, init=self.init, epsilon=self.epsilon,
+        )  # fmt: skip
+
+    def stack(self, **changed: Any) -> Config:
+        """A stack of layers with its embeddings, to count."""
+        numbers: dict[str, Any] = {
+            "vocabulary": self.vocabulary, "width": self.width, "depth": self.depth, "heads": self.heads,
+            "hidden": self.hidden, "kv_heads": self.kv_heads, "positions": self.table, "bias": self.bias,
+            "gated": self.activation in GATED, "kind": self.kind, "embedding_norm": self.embedding_norm,
+            "final_norm": self.norm == "pre", "tied": self.tie_word_embeddings,
+        }  # fmt: skip
+        return Config(**(numbers | changed))
+
+    @property
+    def table(self) -> int:
+        """How many positions have a learned vector."""
+        return self.length if self.positions == "learned" else 0
+
+    def relative(self, depth: int) -> int:
+        """How many parameters the relative positions of a stack have: one table of 32 buckets a layer."""
+        return depth * self.heads * BUCKETS if self.positions == "relative" else 0
+
+
+BUCKETS = 32  # of relative positions, as in T5
+
+
+class EncoderConfig(TransformerConfig):
+    """Of `EncoderModel` and of the models on it.
+
+    Args:
+        segments: how many kinds of token there are (`token_type_ids`), 2 in BERT; 0: they are all of one kind.
+        **transformer: see `TransformerConfig` and `TextConfig`.
+    """
+
+    model_type: ClassVar[str] = "regard_encoder"
+
+    segments: int = 0
+
+    def parts(self) -> list[Config]:
+        return [self.stack(segments=self.segments, tied=True)]
+
+    def extra(self) -> int:
+        return self.relative(self.depth)
+
+
+class DecoderConfig(TransformerConfig):
+    """Of `DecoderForCausalLM`: see `TransformerConfig` and `TextConfig`."""
+
+    model_type: ClassVar[str] = "regard_decoder"
+
+    def parts(self) -> list[Config]:
+        return [self.stack()]
+
+    def extra(self) -> int:
+        return self.relative(self.depth)
+
+
+class EncoderDecoderConfig(TransformerConfig):
+    """Of `EncoderDecoderForConditionalGeneration`; what is said of layers holds for both sides.
+
+    Args:
+        encoder_depth: number of the encoder's layers; `depth`, the decoder's, by default.
+        source_vocabulary: tokens of the source; None: those of the target, and one table of embeddings for both.
+        **transformer: see `TransformerConfig` and `TextConfig`.
+    """
+
+    model_type: ClassVar[str] = "regard_encoder_decoder"
+
+    is_encoder_decoder: bool = True
+    encoder_depth: int | None = None
+    source_vocabulary: int | None = None
+
+    def encoder(self) -> EncoderConfig:
+        """The encoder's config."""
+        vocabulary = self.vocabulary if self.source_vocabulary is None else self.source_vocabulary
+        return EncoderConfig(**_shared(self), vocabulary=vocabulary, depth=self.encoder_depth or self.depth)
+
+    def parts(self) -> list[Config]:
+        source = 0 if self.source_vocabulary is None else self.source_vocabulary
+        return [self.encoder().stack(vocabulary=source, tied=True), self.stack(crosses=True)]
+
+    def extra(self) -> int:
+        return self.relative((self.encoder_depth or self.depth) + self.depth)
+
+
+class ImageToTextConfig(TransformerConfig):
+    """Of `ImageToTextForConditionalGeneration`; what is said of layers holds for both sides.
+
+    Args:
+        image: height and width of images, in pixels; multiples of `patch`.
+        patch: height and width of a patch, in pixels.
+        channels: of a pixel: 1 for grey, 3 for colours.
+        encoder_depth: number of the encoder's layers; `depth`, the decoder's, by default.
+        **transformer: see `TransformerConfig` and `TextConfig`.
+    """
+
+    model_type: ClassVar[str] = "regard_image_to_text"
+
+    is_encoder_decoder: bool = True
+    image: tuple[int, int] | list[int] = (28, 28)
+    patch: int = 7
+    channels: int = 1
+    encoder_depth: int | None = None
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Patches from top to bottom, and from left to right.
+
+        Raises:
+            ArgumentError: patches that do not fill the image.
+        """
+        height, width = self.image
+        if self.patch < 1 or height < 1 or width < 1 or height % self.patch or width % self.patch:
+            raise ArgumentError(
+                f"height and width of an image must be multiples of patch, got {height} × {width} for {self.patch}"
+            )
+        return height // self.patch, width // self.patch
+
+    def encoder(self) -> ImageToTextConfig:
+        """The same config for the encoder alone, whose positions are those of patches."""
+        return ImageToTextConfig(
+            **_shared(self), vocabulary=self.vocabulary, image=self.image, patch=self.patch, channels=self.channels,
+            depth=self.encoder_depth or self.depth,
+        )  # fmt: skip
+
+    def parts(self) -> list[Config]:
+        rows, columns = self.grid
+        places = rows * columns if self.positions == "learned" else 0
+        return [self.encoder().stack(vocabulary=0, positions=places, tied=True), self.stack(crosses=True)]
+
+    def extra(self) -> int:
+        pixels = self.channels * self.patch**2
+        return (pixels + 1) * self.width + self.relative((self.encoder_depth or self.depth) + self.depth)
+
+
+class RecurrentConfig(TextConfig):
+    """Of `RecurrentForConditionalGeneration`.
+
+    Args:
+        hidden: of the states; `width` by default, which is that of embeddings.
+        cell: "gru" or "lstm".
+        layers: of the encoder. bidirectional: whether it reads in both directions.
+        score: "additive" (Bahdanau et al. 2015), "dot", "general", "concat" (Luong et al. 2015); None: no attention.
+        order: "bahdanau" looks at the source before each step, "luong" after it.
+        source_vocabulary: tokens of the source; None: those of the target, and one table of embeddings for both.
+        tie_word_embeddings: as in `TextConfig`, but False by default; where True, `hidden` must be `width`.
+        **text: see `TextConfig`.
+    """
+
+    model_type: ClassVar[str] = "regard_recurrent"
+
+    is_encoder_decoder: bool = True
+    hidden: int | None = None
+    cell: Literal["gru", "lstm"] = "gru"
+    layers: int = 1
+    bidirectional: bool = True
+    score: Literal["additive", "dot", "general", "concat"] | None = "additive"
+    order: Literal["bahdanau", "luong"] = "bahdanau"
+    source_vocabulary: int | None = None
+    tie_word_embeddings: bool = False
+
+
+def parameters_of(config: TransformerConfig) -> int:
+    """How many parameters a transformer of this config has, from its numbers alone.
+
+    The projection to the vocabulary and its bias, and the heads of `EncoderFor…`, are not among them, but for an untied
+    projection of a decoder.
+    """
+    from regard.nn.counting import parameters_of as counted
+
+    return sum(counted(part) for part in config.parts()) + config.extra()
+
+
+def _shared(config: TransformerConfig) -> dict[str, Any]:
+    """What both sides of a model have in common."""
+    names = (
+        "width", "heads", "kv_heads", "hidden", "positions", "length", "embedding_norm", "dropout", "inner_dropout",
+        "norm", "kind", "activation", "bias", "init", "epsilon", "pad_token_id",
+    )  # fmt: skip
+    return {name: getattr(config, name) for name in names}

@@ -1,0 +1,124 @@
+"""Words about a picture: an encoder of patches (Dosovitskiy et al. 2021) and a decoder that looks at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from regard.errors import ArgumentError, ShapeError
+from regard.models.base import Model, new_projection, refuse, returning
+from regard.models.config import ImageToTextConfig
+from regard.models.encoder_decoder import Seq2Seq, started
+from regard.models.padding import Text
+from regard.models.text import TextDecoder, added_positions, attention_of, own_positions
+from regard.nn.layers import Encoder
+
+
+class ImageEncoder(Model):
+    """Images to the hidden states of their patches, row after row.
+
+    Args:
+        config: `ImageToTextConfig`; its `depth` is the encoder's here.
+
+    Raises:
+        ArgumentError: patches that do not fill the image, numbers or names that do not fit together.
+    """
+
+    config_class = ImageToTextConfig
+    main_input_name = "pixel_values"
+
+    def __init__(self, config: ImageToTextConfig) -> None:
+        super().__init__(config)
+        rows, columns = config.grid
+        self.patches = new_projection(config.channels * config.patch**2, config.width, bias=True)
+        self.positions = added_positions(config, rows * columns)
+        self.dropout = nn.Dropout(config.dropout)
+        self.stack = Encoder(
+            config.depth, config.width, config.heads, config.hidden, attention=attention_of(config), **config.layer
+        )  # fmt: skip
+        own_positions(self.stack)
+        self.post_init()
+
+    @returning
+    def forward(self, pixel_values: Tensor, **asked: Any) -> BaseModelOutput:
+        """Hidden states of images.
+
+        Args:
+            pixel_values: `(batch, channels, height, width)`, as `config.image` and `config.channels` say.
+
+        Returns:
+            `last_hidden_state`, `(batch, patches, width)`; patch i is in row i // columns and column i % columns.
+
+        Raises:
+            ShapeError: images of another shape.
+        """
+        refuse(asked)
+        side, want = self.config.patch, (self.config.channels, *self.config.image)
+        if pixel_values.ndim != 4 or tuple(pixel_values.shape[1:]) != want:
+            raise ShapeError(
+                f"pixel_values must be (batch, channels, height, width) = (batch, {', '.join(map(str, want))}), "
+                f"got {tuple(pixel_values.shape)}"
+            )
+        # (batch, channels, rows, side, columns, side) → (batch, rows · columns, channels · side · side)
+        cut = pixel_values.unflatten(3, (-1, side)).unflatten(2, (-1, side))
+        x = self.patches(cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2).to(self.patches.weight.dtype))
+        if self.positions is not None:
+            x = self.positions(x)
+        return BaseModelOutput(self.stack(self.dropout(x)))
+
+
+class ImageToTextForConditionalGeneration(Seq2Seq):
+    """A caption for each image.
+
+    Args:
+        config: `ImageToTextConfig`.
+
+    Raises:
+        ArgumentError: as `ImageEncoder`.
+    """
+
+    config_class = ImageToTextConfig
+    main_input_name = "pixel_values"
+
+    def __init__(self, config: ImageToTextConfig) -> None:
+        super().__init__(config)
+        self.encoder = ImageEncoder(config.encoder())
+        self.decoder = TextDecoder(config, crosses=True)
+        self.lm_head = new_projection(config.width, config.vocabulary)
+        self._tie("decoder.embedding")
+        self.post_init()
+
+    @returning
+    def forward(
+        self,
+        pixel_values: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        past_key_values: Any = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        **asked: Any,
+    ) -> Seq2SeqLMOutput:
+        """Logits `(batch, target tokens, vocabulary)`; the loss where `labels` are given.
+
+        Args:
+            pixel_values: as in `ImageEncoder`; they may be left out where `encoder_outputs` are given.
+            others: as in `EncoderDecoderForConditionalGeneration`.
+
+        Raises:
+            ShapeError: tensors of other shapes.
+            ArgumentError: no image or no target, a position past the end of a learned table, another cache.
+        """
+        refuse(asked)
+        if encoder_outputs is None:
+            if pixel_values is None:
+                raise ArgumentError("an image must be given as pixel_values or encoder_outputs, got neither")
+            encoder_outputs = self.encoder(pixel_values)
+        return self._decode(
+            encoder_outputs[0], Text(), decoder_input_ids, decoder_attention_mask,
+            started(past_key_values, use_cache), labels, num_items_in_batch,
+        )  # fmt: skip

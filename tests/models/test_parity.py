@@ -1,0 +1,133 @@
+"""Models with the weights of small Hugging Face models: the same logits."""
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+from torch.testing import assert_close
+
+import regard as rg
+from models.small import HIDDEN, VOCABULARY, ids, padded
+
+WIDTH, HEADS, DEPTH, TOKENS = 24, 4, 2, 11
+NUMBERS = {
+    "vocabulary": VOCABULARY,
+    "width": WIDTH,
+    "heads": HEADS,
+    "depth": DEPTH,
+    "hidden": HIDDEN,
+    "length": 41,
+}
+
+
+def shaken(model):
+    for parameter in model.eval().parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def close(got: Tensor, want: Tensor) -> None:
+    assert_close(got, want, rtol=2e-4, atol=2e-4)
+
+
+def gpt2():
+    """GPT-2, and its weights under our names."""
+    theirs = shaken(transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=VOCABULARY, n_positions=41, n_embd=WIDTH, n_layer=DEPTH, n_head=HEADS, n_inner=HIDDEN,
+        bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )))  # fmt: skip
+    pairs = {
+        "attn.c_attn": "attention.qkv", "attn.c_proj": "attention.output", "ln_1": "attention_norm",
+        "mlp.c_fc": "feedforward.inner", "mlp.c_proj": "feedforward.outer", "ln_2": "feedforward_norm",
+    }  # fmt: skip
+    body = theirs.transformer
+    state = {
+        "decoder.embedding.tokens.weight": body.wte.weight,
+        "decoder.embedding.positions.weight": body.wpe.weight,
+        "decoder.stack.norm.weight": body.ln_f.weight,
+        "decoder.stack.norm.bias": body.ln_f.bias,
+        "lm_head.weight": body.wte.weight,
+    }
+    for i, layer in enumerate(body.h):
+        for name, ours in pairs.items():
+            part = layer.get_submodule(name)
+            state[f"decoder.stack.layers.{i}.{ours}.weight"] = part.weight if "ln" in name else part.weight.T
+            state[f"decoder.stack.layers.{i}.{ours}.bias"] = part.bias
+    return theirs, state
+
+
+def test_gpt2():
+    theirs, state = gpt2()
+    config = rg.models.DecoderConfig(
+        **NUMBERS, activation="gelu_tanh", bos_token_id=1, eos_token_id=2, pad_token_id=0
+    )
+    ours = rg.models.DecoderForCausalLM(config).eval()
+    ours.load_state_dict(state)
+    assert ours.num_parameters() == theirs.num_parameters()
+    read = ids(TOKENS)
+    got, want = ours(read, labels=read), theirs(read, labels=read)
+    close(got.logits, want.logits)
+    close(got.loss, want.loss)
+    mask = padded((TOKENS, 4, 7), "left", TOKENS)
+    for way in ({"do_sample": False}, {"num_beams": 3}):
+        how = {"attention_mask": mask, "max_new_tokens": 9, **way}
+        assert torch.equal(ours.generate(read, **how), theirs.generate(read, **how))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_bert(side):
+    theirs = shaken(transformers.BertForMaskedLM(transformers.BertConfig(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=DEPTH, num_attention_heads=HEADS,
+        intermediate_size=HIDDEN, max_position_embeddings=41,
+    )))  # fmt: skip
+    body, head = theirs.bert, theirs.cls.predictions
+    pairs = {
+        "encoder.embedding.tokens": body.embeddings.word_embeddings,
+        "encoder.embedding.segments": body.embeddings.token_type_embeddings,
+        "encoder.embedding.norm": body.embeddings.LayerNorm,
+        "transform": head.transform.dense,
+        "transform_norm": head.transform.LayerNorm,
+        "lm_head": head.decoder,
+    }
+    for i, layer in enumerate(body.encoder.layer):
+        pairs |= {
+            f"encoder.stack.layers.{i}.attention.output": layer.attention.output.dense,
+            f"encoder.stack.layers.{i}.attention_norm": layer.attention.output.LayerNorm,
+            f"encoder.stack.layers.{i}.feedforward.inner": layer.intermediate.dense,
+            f"encoder.stack.layers.{i}.feedforward.outer": layer.output.dense,
+            f"encoder.stack.layers.{i}.feedforward_norm": layer.output.LayerNorm,
+        }
+    state = {f"{ours}.{leaf}": t for ours, part in pairs.items() for leaf, t in part.state_dict().items()}
+    state["encoder.embedding.positions.weight"] = body.embeddings.position_embeddings.weight
+    for i, layer in enumerate(body.encoder.layer):
+        own = layer.attention.self
+        for leaf in ("weight", "bias"):
+            parts = [getattr(projection, leaf) for projection in (own.query, own.key, own.value)]
+            state[f"encoder.stack.layers.{i}.attention.qkv.{leaf}"] = torch.cat(parts)
+    config = rg.models.EncoderConfig(**NUMBERS, segments=2, norm="post", embedding_norm=True, epsilon=1e-12)
+    ours = rg.models.EncoderForMaskedLM(config).eval()
+    ours.load_state_dict(state)
+    assert ours.num_parameters() == theirs.num_parameters()
+    read, segments = ids(TOKENS), (torch.arange(TOKENS) > 5).long().expand(3, -1)
+    mask = padded((TOKENS, 4, 7), side, TOKENS)
+    start = torch.zeros(3, 1, dtype=torch.long) if side == "right" else (mask == 0).sum(1, keepdim=True)
+    places = (torch.arange(TOKENS) - start).clamp(min=0)  # BERT counts padding on the left too
+    labels = torch.where(mask.bool(), read, -100)
+    got = ours(read, mask, segments, labels=labels)
+    want = theirs(read, mask, segments, position_ids=places, labels=labels)
+    close(got.logits[mask.bool()], want.logits[mask.bool()])
+    close(got.loss, want.loss)
+
+
+def test_patches_are_those_of_vit():
+    """An image's patches, projected, are those of a convolution whose steps are as long as its kernel."""
+    config = rg.models.ImageToTextConfig(
+        **NUMBERS, image=(15, 20), patch=5, channels=3, positions=None, dropout=0.0
+    )
+    encoder = rg.models.ImageToTextForConditionalGeneration(config).encoder.eval()
+    image, seen = torch.randn(2, 3, 15, 20), []
+    encoder.stack.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
+    encoder(image)
+    kernel = encoder.patches.weight.unflatten(1, (3, 5, 5))
+    want = torch.conv2d(image, kernel, encoder.patches.bias, stride=5).flatten(2).mT
+    assert_close(seen[0], want, rtol=1e-5, atol=1e-5)
