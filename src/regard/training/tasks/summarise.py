@@ -22,7 +22,7 @@ from regard.training.tasks.splits import held_out
 from regard.training.tasks.words import END, Vocabulary, pieces
 
 ONE_IN = 5  # packages that are held out
-KNOWN = 8000  # words of the vocabulary
+KNOWN = 5000  # words of the vocabulary
 LONGEST = 320  # tokens that are read; later sentences are left out
 
 

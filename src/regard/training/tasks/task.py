@@ -55,6 +55,7 @@ class Task:
         data: the data, `data(quick, words)`; less of it where `quick`; with other words than its own, where they were
             kept with a model.
         score: the card's numbers, of a model on `data`.
+        attends: whether it has attention, whose life is then kept.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Task:
     build: Callable[[int], Any]
     data: Callable[[bool, Any], Data]
     score: Callable[[Any, Data], Card]
+    attends: bool = True
 
     def run(self, folder: Path, *, quick: bool = False, seed: int = 0, progress: bool = True) -> Card:
         """Train a model, score it, and keep it with its words, its life and its card; a run that was killed goes on.
@@ -81,11 +83,11 @@ class Task:
         inputs = data.collate([data.held[place] for place in range(min(PROBED, len(data.held)))])
         run = train(
             model, recipe, data.train(), folder=folder, evaluation=data.held, collate=data.collate,
-            probe=Probe(inputs), progress=progress,
+            probe=Probe(inputs) if self.attends else None, progress=progress,
         )  # fmt: skip
         self.keep(model, data.words, folder)
         model.to("cpu")
-        return self._card(folder, model, data, run=_told(run), quick=quick)
+        return self._card(folder, model, data, run=_told(run) | {"quick": quick})
 
     def evaluate(self, folder: Path, *, quick: bool = False) -> Card:
         """Score the model that is kept in a folder anew, and write its card.
@@ -98,7 +100,7 @@ class Task:
         """
         model, words = self.kept(folder)
         before = json.loads((folder / CARD).read_text()) if (folder / CARD).exists() else {}
-        return self._card(folder, model, self.data(quick, words), run=before.get("training", {}), quick=quick)
+        return self._card(folder, model, self.data(quick, words), run=before.get("training", {}))
 
     def new(self, words: int, seed: int) -> Any:
         """A new model with the weights of a seed; torch's random state stays as it is."""
@@ -140,7 +142,10 @@ class Task:
         words = Vocabulary.load(own) if own.exists() else transformers.AutoTokenizer.from_pretrained(where)
         return model, words
 
-    def _card(self, folder: Path, model: Any, data: Data, *, run: Card, quick: bool) -> Card:
+    def _card(self, folder: Path, model: Any, data: Data, *, run: Card) -> Card:
+        options = " --quick" * run.get("quick", False)
+        if seed := run.get("recipe", {}).get("seed", 0):
+            options += f" --seed {seed}"
         begun = time.perf_counter()
         card: Card = {
             "task": self.name,
@@ -150,7 +155,7 @@ class Task:
             "scores": self.score(model, data),
             "training": run,
             "scored_in_seconds": round(time.perf_counter() - begun, 1),
-            "command": f"regard train {self.name} --only {self.model}{' --quick' if quick else ''}",
+            "command": f"regard train {self.name} --only {self.model}{options}",
         }
         (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
         return card

@@ -76,7 +76,7 @@ KINDS: tuple[tuple[str, Score | None, Order], ...] = (
     ("bahdanau", "additive", "bahdanau"),
 )
 TASKS = (
-    *(Task("bottleneck", name, RECIPE, QUICK, partial(recurrent, kind, order), data, score)
+    *(Task("bottleneck", name, RECIPE, QUICK, partial(recurrent, kind, order), data, score, kind is not None)
       for name, kind, order in KINDS),
     Task("bottleneck", "transformer", RECIPE, QUICK, transformer, data, score),
 )  # fmt: skip

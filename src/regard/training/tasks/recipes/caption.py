@@ -18,11 +18,11 @@ SCENES = {False: (60_000, 2000), True: (5000, 200)}  # to train on, held out; by
 
 
 def build(words: int) -> ImageToTextForConditionalGeneration:
-    """Four layers for the image and two for the text, of four heads, 128 wide."""
+    """Three layers for the image and two for the text, of four heads, 128 wide."""
     side = (caption.CANVAS, caption.CANVAS)
     return ImageToTextForConditionalGeneration(
         ImageToTextConfig(
-            vocabulary=words, width=128, heads=4, encoder_depth=4, depth=2, dropout=0.1, length=32, image=side,
+            vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.1, length=32, image=side,
             patch=PATCH, channels=1, **SPECIAL,
         )
     )  # fmt: skip

@@ -30,13 +30,13 @@ QUICK = Recipe(steps=60, batch=8, learning_rate=2e-3, beta2=0.95, log_every=10)
 HELD = {False: 400, True: 24}  # held-out rows that are scored; by quick
 SPAN, SEQUENCES, SEED = 96, 16, 20_000  # random tokens, twice, for induction
 
-SIZE = {"width": 256, "heads": 8, "depth": 4, "hidden": 704}
+SIZE = {"width": 192, "heads": 6, "depth": 4, "hidden": 512}
 KIND = {"positions": "rotary", "kind": "rms", "activation": "swiglu", "bias": False, "dropout": 0.0}
 FILES = {"pad_token_id": FILE_ID, "bos_token_id": FILE_ID, "eos_token_id": FILE_ID}
 
 
 def decoder(words: int) -> DecoderForCausalLM:
-    """Four layers of eight heads, 256 wide, as the embedded model has them."""
+    """Four layers of six heads, 192 wide."""
     return DecoderForCausalLM(_sized(DecoderConfig, words))
 
 

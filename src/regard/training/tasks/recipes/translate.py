@@ -35,7 +35,7 @@ def transformer(words: int) -> EncoderDecoderForConditionalGeneration:
 def recurrent(words: int) -> RecurrentForConditionalGeneration:
     """A GRU in both directions, and one that asks it before each step (Bahdanau et al. 2015)."""
     return RecurrentForConditionalGeneration(
-        RecurrentConfig(vocabulary=words, width=96, hidden=160, score="additive", dropout=0.1, **SPECIAL)
+        RecurrentConfig(vocabulary=words, width=96, hidden=128, score="additive", dropout=0.1, **SPECIAL)
     )
 
 
