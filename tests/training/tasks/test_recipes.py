@@ -10,6 +10,7 @@ import torch
 from regard.errors import ArgumentError, ModelError, TrainingError
 from regard.training.tasks import NAMES, docstrings, summarise, tasks
 from regard.training.tasks.docstrings import Document
+from regard.training.tasks.language import train_tokenizer
 from regard.training.tasks.recipes import answer, bottleneck, caption, common, language, translate
 from regard.training.tasks.scoring import weights
 from regard.training.tasks.words import END, START
@@ -18,8 +19,15 @@ from regard.watch import watch
 EVERY = [(name, task.model) for name in NAMES for task in tasks(name)]
 
 
+@pytest.fixture(scope="module")
+def some_files():
+    """A few source files on each side, and a tokenizer of theirs."""
+    few = [side[:20] for side in language.files()]
+    return few, train_tokenizer(few[0])
+
+
 @pytest.fixture(autouse=True)
-def few(monkeypatch):
+def few(monkeypatch, some_files):
     """Little data of each task, so that a run takes a second."""
     for module, name in ((translate, "PAIRS"), (caption, "SCENES")):
         monkeypatch.setattr(module, name, {True: (13, 5)})
@@ -29,14 +37,13 @@ def few(monkeypatch):
     monkeypatch.setattr(language, "CONTEXT", 37)
     monkeypatch.setattr(language, "SEQUENCES", 2)
     monkeypatch.setattr(language, "SPAN", 11)
-    few_files = [side[:20] for side in language.files()]
-    monkeypatch.setattr(language, "files", lambda: few_files)
+    monkeypatch.setattr(language, "files", lambda: some_files[0])
+    monkeypatch.setattr(language, "tokenizer", lambda: some_files[1])
     documents = [
         Document(f"p{i}", "f", f"Say what {i} is.", tuple(f"The {n} of {i} is so." for n in "abcd"))
         for i in range(7)
     ]
     monkeypatch.setattr(summarise, "installed", lambda: (documents[:4], documents[4:]))
-    language.tokenizer.cache_clear()
 
 
 def short(task, steps=2):

@@ -27,7 +27,14 @@ def build(words: int) -> EncoderDecoderForConditionalGeneration:
     """Two layers each way, of four heads, 128 wide."""
     return EncoderDecoderForConditionalGeneration(
         EncoderDecoderConfig(
-            vocabulary=words, width=128, heads=4, depth=2, dropout=0.2, length=384, **SPECIAL
+            vocabulary=words,
+            width=128,
+            heads=4,
+            depth=2,
+            dropout=0.2,
+            positions="sinusoidal",
+            init="xavier",
+            **SPECIAL,
         )
     )
 

@@ -26,8 +26,16 @@ PAIRS = {False: (100_000, 2000), True: (10_000, 200)}  # to train on, held out; 
 def transformer(words: int) -> EncoderDecoderForConditionalGeneration:
     """Two layers each way, of four heads, 128 wide."""
     return EncoderDecoderForConditionalGeneration(
+        # Small learned positions begin as almost nothing: words are then found by place much later.
         EncoderDecoderConfig(
-            vocabulary=words, width=128, heads=4, depth=2, dropout=0.1, length=256, **SPECIAL
+            vocabulary=words,
+            width=128,
+            heads=4,
+            depth=2,
+            dropout=0.1,
+            positions="sinusoidal",
+            init="xavier",
+            **SPECIAL,
         )
     )
 
