@@ -1,84 +1,32 @@
-"""The text the embedded model learns from: which files, which are held out, how they become rows of tokens.
+"""The text the embedded model learns from: that of the task `language`, and more of its kind.
 
-Knows the file system, Python's own tokenizer and the byte-level BPE; knows nothing of model or training.
+Knows packages, Python's own tokenizer and random rows; knows nothing of model or training.
 """
 
 import builtins
-import hashlib
 import importlib.util
 import io
 import keyword
 import random
-import re
-import sysconfig
 import tokenize
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-CONTEXT = 512
-VOCABULARY = 2048
-FILE = "<|file|>"
-"""Stands before every file, and first in every row: beginning, end and padding in one."""
-FILE_ID = 0
+from regard.training.tasks.language import CONTEXT, FILE, FILE_ID, VOCABULARY, rows, stream, train_tokenizer
+from regard.training.tasks.sources import Source, is_held_out, sources, standard_library
+
+__all__ = [
+    "CONTEXT", "FILE", "FILE_ID", "PACKAGES", "VOCABULARY", "Source", "endless_rows", "is_held_out", "packages",
+    "rename", "renamed", "repeated", "rows", "sources", "standard_library", "stream", "train_tokenizer",
+]  # fmt: skip
 
 PACKAGES = ("numpy", "sympy", "torch")
 """Further training text: torch and two of the packages that come with it, so no install lacks them."""
-
-# Tests repeat themselves; encodings and pydoc_data are tables and manual pages; the rest is not its own.
-SKIPPED = {
-    *("test", "tests", "testing", "idle_test", "lib2to3", "encodings", "pydoc_data"),
-    *("site-packages", "dist-packages", "lib-dynload", "_vendor", "__pycache__"),
-}
-SKIPPED_NAME = re.compile(r"_sysconfigdata.*|.*_pb2")
-
-# A line break takes the blank lines before it and the indentation after it along: one piece per line start.
-PIECES = r"\n+ *| ?[A-Za-z]+| ?[0-9]| ?_+| ?[^\sA-Za-z0-9_]+|\s+"
-
-
-@dataclass(frozen=True)
-class Source:
-    """One source file: its path below the library's root, with forward slashes, and its text."""
-
-    path: str
-    text: str
-
-
-def sources(root: Path) -> list[Source]:
-    """Every Python file below `root` that is worth learning from, sorted by path, each text once."""
-    found: list[Source] = []
-    seen: set[str] = set()
-    for file in sorted(root.rglob("*.py")):
-        relative = file.relative_to(root)
-        if SKIPPED & set(relative.parts) or SKIPPED_NAME.fullmatch(file.stem):
-            continue
-        if relative.parts[0].startswith("config-"):
-            continue
-        try:
-            text = file.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            continue
-        if text.strip() and text not in seen:
-            seen.add(text)
-            found.append(Source(relative.as_posix(), text))
-    return found
-
-
-def is_held_out(path: str) -> bool:
-    """Whether the file at this path (below the library's root) is kept for measuring: one in twenty."""
-    return int.from_bytes(hashlib.sha256(path.encode()).digest()[:4], "big") % 20 == 0
-
-
-def standard_library() -> tuple[list[Source], list[Source]]:
-    """The standard library of the running Python: (files to train on, held-out files)."""
-    files = sources(Path(sysconfig.get_path("stdlib")))
-    return [f for f in files if not is_held_out(f.path)], [f for f in files if is_held_out(f.path)]
 
 
 def packages(names: Sequence[str], without: Sequence[Source]) -> list[Source]:
@@ -93,50 +41,6 @@ def packages(names: Sequence[str], without: Sequence[Source]) -> list[Source]:
             if source.text not in known:
                 found.append(Source(f"{name}/{source.path}", source.text))
     return found
-
-
-def train_tokenizer(files: Sequence[Source]) -> PreTrainedTokenizerFast:
-    """Byte-level BPE of `VOCABULARY` pieces; it puts `FILE` before every text and loses no character."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(PIECES), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
-        special_tokens=[FILE],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator((f.text for f in files), trainer)
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{FILE} $A", pair=f"{FILE} $A {FILE} $B", special_tokens=[(FILE, FILE_ID)]
-    )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=FILE,
-        eos_token=FILE,
-        pad_token=FILE,
-        model_max_length=CONTEXT,
-        clean_up_tokenization_spaces=False,
-    )
-
-
-def stream(tokenizer: PreTrainedTokenizerFast, files: Sequence[Source]) -> Tensor:
-    """All files end to end, each with `FILE` before it: one long tensor of token ids, shape (tokens,)."""
-    encoded = tokenizer.backend_tokenizer.encode_batch([f.text for f in files])
-    return torch.tensor([token for one in encoded for token in one.ids])
-
-
-def rows(tokens: Tensor, start: int = 0) -> Tensor:
-    """Cut a stream, from `start` on, into rows (count, CONTEXT) that open with `FILE`; drop the remainder."""
-    width = CONTEXT - 1
-    count = (len(tokens) - start) // width
-    body = tokens[start : start + count * width].view(count, width)
-    return torch.cat([torch.full((count, 1), FILE_ID), body], dim=1)
 
 
 def endless_rows(tokens: Tensor, generator: torch.Generator) -> Iterator[Tensor]:

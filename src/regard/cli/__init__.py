@@ -1,4 +1,4 @@
-"""The command line: `regard look` and `regard verify`. Knows how mistakes are told; the work is done elsewhere."""
+"""The command line. Knows how mistakes are told; the work is done elsewhere, in a module for each command."""
 
 from __future__ import annotations
 

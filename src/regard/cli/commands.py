@@ -7,7 +7,7 @@ from regard.errors import require
 typer = require("typer", extra="look")
 require("rich", extra="look")
 
-from regard.cli import bench, look, verify  # noqa: E402  (they import typer, which is an extra: say so first)
+from regard.cli import bench, look, train, verify  # noqa: E402  (they import typer, which is an extra: say so first)
 
 app = typer.Typer(
     help="Regard shows what attention does, in any PyTorch model, at any length.",
@@ -16,5 +16,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("look")(look.look)
+app.command("train")(train.train)
 app.command("bench")(bench.bench)
 app.command("verify")(verify.verify)

@@ -1,0 +1,85 @@
+"""`regard train`: learn a task, or score what was learned, and print the card. Knows no arithmetic."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from regard.errors import require
+from regard.training.tasks import NAMES, tasks
+
+FOLDER = Path("regard-train")
+
+
+def train(
+    name: Annotated[str, typer.Argument(help=f"The task: {', '.join(NAMES)}.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Learn for two minutes only, and score fewer examples.")
+    ] = False,
+    evaluate: Annotated[
+        bool, typer.Option("--evaluate", help="Learn nothing: score the models in the folder again.")
+    ] = False,
+    only: Annotated[
+        str | None, typer.Option(help="Only this model of the task; without it, each of them.")
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Of the first weights, the order of examples and dropout.")
+    ] = 0,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where models and cards go; without it, regard-train/TASK.")
+    ] = None,
+) -> None:
+    """Train small models on a task whose attention can be checked, and score them on held-out data.
+
+    A run that was stopped goes on when the same command is given again.
+    """
+    console = Console()
+    chosen = tasks(name, only)
+    require("transformers", extra="train").utils.logging.disable_progress_bar()
+    for task in chosen:
+        # Each model and seed is a run of its own.
+        place = (FOLDER / name if folder is None else folder) / f"{task.model}{f'-{seed}' if seed else ''}"
+        card = (
+            task.evaluate(place, quick=quick)
+            if evaluate
+            else task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
+        )
+        _print(console, card)
+        console.print(f"The model, its card and its life: {place}", highlight=False)
+
+
+def _print(console: Console, card: dict[str, Any]) -> None:
+    title = f"{card['task']}, {card['model']}: {card['held_out_examples']:,} held-out examples"
+    table = Table(title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("score")
+    table.add_column("value", justify="right")
+    table.add_column("95 % interval", justify="right")
+    for name, value, interval in lines(card["scores"]):
+        table.add_row(name, value, interval)
+    console.print(table)
+    if seconds := card["training"].get("seconds"):
+        console.print(f"{card['parameters']:,} parameters, trained in {seconds:,.0f} s", highlight=False)
+
+
+def lines(scores: dict[str, Any], before: str = "") -> list[tuple[str, str, str]]:
+    """A card's scores as lines of name, value and interval; of inner dicts too, with the names before them."""
+    if "score" in scores:
+        where = " ".join(f"{key} {scores[key]}" for key in ("layer", "head") if key in scores)
+        interval = " – ".join(f"{bound:.3f}" for bound in scores.get("interval", ()))
+        return [(f"{before} ({where})" if where else before, f"{scores['score']:.3f}", interval)]
+    found: list[tuple[str, str, str]] = []
+    for name, value in scores.items():
+        full = f"{before} {name}".strip().replace("_", " ")
+        if isinstance(value, dict):
+            found += lines(value, full)
+        elif isinstance(value, list):
+            found.append((full, " ".join(f"{each:.2f}" for each in value), ""))
+        else:
+            found.append((full, f"{value:.3f}" if isinstance(value, float) else json.dumps(value), ""))
+    return found

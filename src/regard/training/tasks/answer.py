@@ -1,0 +1,134 @@
+"""The data of `answer`: a story, a question about it, and the sentences that support the answer.
+
+Knows questions, and how a story becomes one row of tokens that ends in a masked answer. What happens is `stories`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from regard.training.tasks import stories
+from regard.training.tasks.pairs import IGNORED
+from regard.training.tasks.words import END, MASK, Vocabulary, pieces
+
+SHORTEST, LONGEST = 5, 15  # sentences in a story
+CAST = 4  # people, and things, in a story
+
+Question = tuple[str, str, tuple[int, ...]]  # what is asked, the answer, and its support
+
+
+@dataclass(frozen=True)
+class Story:
+    """A story with a question.
+
+    Attributes:
+        sentences: of the story. question: about it. answer: one word.
+        support: the sentences, by number, that the answer follows from: for a thing the one that says last who took it,
+            got it or left it, and the one that says where this person had gone last.
+    """
+
+    sentences: tuple[str, ...]
+    question: str
+    answer: str
+    support: tuple[int, ...]
+
+
+def story(draw: np.random.Generator, facts: int, *, held: bool) -> Story:
+    """A story whose answer needs so many supporting facts, 1 or 2."""
+    while True:
+        found = _story(draw, facts, held)
+        if found is not None:
+            return found
+
+
+def examples(count: int, *, facts: int | None = None, held: bool = False, seed: int = 0) -> list[Story]:
+    """Stories at random.
+
+    Args:
+        count: how many.
+        facts: how many supporting facts an answer needs, 1 or 2; None: either, equally often.
+        held: of held-out combinations (see `stories.held_out`), which are in no sentence of the others.
+        seed: what is drawn.
+    """
+    draw = np.random.default_rng((seed, held, facts or 0))
+    return [story(draw, facts or int(draw.integers(1, 3)), held=held) for _ in range(count)]
+
+
+class Stories(Dataset):
+    """Stories as dicts of `input_ids` and `labels`, each `(tokens,)`: every label but the masked answer's is −100.
+
+    Args:
+        examples: the stories.
+    """
+
+    def __init__(self, examples: Sequence[Story]) -> None:
+        self.examples, self.vocabulary = examples, vocabulary()
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, place: int) -> dict[str, Tensor]:
+        told = self.examples[place]
+        ids = [*self._story(told), MASK, END]
+        labels = torch.full((len(ids),), IGNORED)
+        labels[-2] = self.vocabulary.encode([told.answer])[0]
+        return {"input_ids": torch.tensor(ids), "labels": labels}
+
+    def sentences(self, place: int) -> Tensor:
+        """`(tokens,)`: which sentence each token is of; −1 for the question, the answer and the end."""
+        told = self.examples[place]
+        counts = [len(pieces(sentence)) for sentence in told.sentences]
+        of = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+        return torch.nn.functional.pad(of, (0, len(pieces(told.question)) + 2), value=-1)
+
+    def _story(self, told: Story) -> list[int]:
+        return self.vocabulary.encode(pieces(" ".join((*told.sentences, told.question))))
+
+
+def data(count: int, *, facts: int | None = None, held: bool = False, seed: int = 0) -> Stories:
+    """`examples` as rows of tokens; `pairs.collate` makes batches of them."""
+    return Stories(examples(count, facts=facts, held=held, seed=seed))
+
+
+@lru_cache
+def vocabulary() -> Vocabulary:
+    """Every word of every story."""
+    verbs = {
+        word
+        for verb in (*stories.GOES, *stories.TAKES, *stories.DROPS, *stories.GIVES)
+        for word in verb.split()
+    }
+    rest = {"the", "to", ".", "where", "is", "who", "has", "?"}
+    return Vocabulary((*stories.PEOPLE, *stories.PLACES, *stories.THINGS, *sorted(verbs | rest)))
+
+
+def _story(draw: np.random.Generator, facts: int, held: bool) -> Story | None:
+    """A story, and a question drawn from those that it answers; None where it answers none of the kind."""
+    people = [str(name) for name in draw.choice(stories.PEOPLE, CAST, replace=False)]
+    things = [str(name) for name in draw.choice(stories.THINGS, CAST, replace=False)]
+    world = stories.World(held)
+    for _ in range(draw.integers(SHORTEST, LONGEST + 1)):
+        world.tell(draw, people, things)
+    found = _questions(world)[facts]
+    if not found:
+        return None
+    question, answer, support = found[draw.integers(len(found))]
+    return Story(tuple(world.sentences), question, answer, support)
+
+
+def _questions(world: stories.World) -> dict[int, list[Question]]:
+    """Number of facts → the questions that a story answers, with answer and support."""
+    one: list[Question] = [
+        (f"where is {person} ?", place, (told,)) for person, (place, told) in world.place.items()
+    ]
+    one += [(f"who has the {thing} ?", person, (told,)) for thing, (person, told) in world.holder.items()]
+    known = {thing: world.where(thing) for thing in (*world.holder, *world.lies)}
+    two = [(f"where is the {thing} ?", *found) for thing, found in known.items() if found]
+    return {1: one, 2: two}

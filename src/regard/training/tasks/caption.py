@@ -1,0 +1,169 @@
+"""The data of `caption`: handwritten digits on a canvas, and words that say how they lie to each other.
+
+Knows scikit-learn's digits, which are held out, how scenes are drawn and described, and where each digit lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from regard.errors import require
+from regard.training.tasks.pairs import IGNORED, padded
+from regard.training.tasks.splits import held_out
+from regard.training.tasks.words import END, Vocabulary
+
+CANVAS, SIDE = 32, 8  # pixels of a canvas and of a digit, each way
+FEWEST, MOST = 2, 4  # digits in a scene
+CLEAR = (
+    3  # pixels by which two digits lie further apart one way than the other, so that no relation is in doubt
+)
+ONE_IN = 5  # digits that are held out
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+RELATIONS = ("above", "below", "left of", "right of")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Digits on a canvas, in the order in which the caption names them.
+
+    Attributes:
+        digits: 0 to 9. samples: which of scikit-learn's digits each is. corners: (top, left) of each, in pixels.
+    """
+
+    digits: tuple[int, ...]
+    samples: tuple[int, ...]
+    corners: tuple[tuple[int, int], ...]
+
+    @property
+    def image(self) -> Tensor:
+        """`(1, CANVAS, CANVAS)`, from 0 (paper) to 1 (ink)."""
+        canvas = torch.zeros(1, CANVAS, CANVAS)
+        for sample, (top, left) in zip(self.samples, self.corners, strict=True):
+            canvas[0, top : top + SIDE, left : left + SIDE] = _digits()[0][sample]
+        return canvas
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The caption: "a", "seven", "above", "a", "two". Larger digits come first, equal ones from the top left."""
+        said = [*_named(self.digits[0])]
+        for digit, one, other in zip(self.digits[1:], self.corners, self.corners[1:], strict=False):
+            said += [*relation(one, other).split(), *_named(digit)]
+        return tuple(said)
+
+    def truth(self, patch: int) -> Tensor:
+        """`(words + 1, patches)`: the square patches, in rows, that each word's digit lies on; none for other words.
+
+        A word's row is the query that writes it; the last one writes the end.
+
+        Args:
+            patch: side of a patch in pixels; it divides the canvas.
+        """
+        rows = torch.zeros(len(self.words) + 1, CANVAS, CANVAS, dtype=torch.bool)
+        named = [i for i, word in enumerate(self.words) if word in NAMES]
+        for row, (top, left) in zip(named, self.corners, strict=True):
+            rows[row, top : top + SIDE, left : left + SIDE] = True
+        squares = rows.unflatten(2, (-1, patch)).unflatten(1, (-1, patch))
+        return squares.any(4).any(2).flatten(1)
+
+
+def relation(one: tuple[int, int], other: tuple[int, int]) -> str:
+    """How a digit at the corner `one` lies to the digit at `other`: the way in which they are further apart."""
+    down, right = other[0] - one[0], other[1] - one[1]
+    if abs(down) > abs(right):
+        return "above" if down > 0 else "below"
+    return "left of" if right > 0 else "right of"
+
+
+def scenes(count: int, *, size: int | None = None, held: bool = False, seed: int = 0) -> list[Scene]:
+    """Scenes at random.
+
+    Args:
+        count: how many. size: digits in each; None: from two to four, all equally often.
+        held: of digits, that is drawings, that are held out, and are in no other scene.
+        seed: what is drawn.
+    """
+    draw = np.random.default_rng((seed, held, size or 0))
+    samples = np.array([i for i in range(len(_digits()[1])) if held_out(f"digit {i}", ONE_IN) == held])
+    return [_scene(draw, samples, size or int(draw.integers(FEWEST, MOST + 1))) for _ in range(count)]
+
+
+class Scenes(Dataset):
+    """Scenes as dicts of `pixel_values` `(1, CANVAS, CANVAS)` and `labels` `(tokens,)`, the caption and an end.
+
+    Args:
+        scenes: the scenes.
+    """
+
+    def __init__(self, scenes: Sequence[Scene]) -> None:
+        self.scenes, self.vocabulary = scenes, vocabulary()
+
+    def __len__(self) -> int:
+        return len(self.scenes)
+
+    def __getitem__(self, place: int) -> dict[str, Tensor]:
+        scene = self.scenes[place]
+        return {
+            "pixel_values": scene.image,
+            "labels": torch.tensor([*self.vocabulary.encode(scene.words), END]),
+        }
+
+
+def data(count: int, *, size: int | None = None, held: bool = False, seed: int = 0) -> Scenes:
+    """`scenes` as examples."""
+    return Scenes(scenes(count, size=size, held=held, seed=seed))
+
+
+def vocabulary() -> Vocabulary:
+    """Every word of a caption."""
+    return Vocabulary(("a", "an", "of", *(relation.split()[0] for relation in RELATIONS), *NAMES))
+
+
+def collate(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    """One batch: `pixel_values` `(batch, 1, CANVAS, CANVAS)`, `labels` `(batch, tokens)` with −100 where padded."""
+    return {
+        "pixel_values": torch.stack([example["pixel_values"] for example in examples]),
+        "labels": padded([example["labels"] for example in examples], IGNORED),
+    }
+
+
+@lru_cache
+def _digits() -> tuple[Tensor, tuple[int, ...]]:
+    """scikit-learn's digits `(samples, 8, 8)` from 0 to 1 (Alpaydin and Kaynak 1998, UCI), and what they are."""
+    found = require("sklearn.datasets", extra="tasks").load_digits()
+    return torch.from_numpy(found.images).float() / 16, tuple(map(int, found.target))
+
+
+def _named(digit: int) -> tuple[str, str]:
+    return "an" if digit == 8 else "a", NAMES[digit]
+
+
+def _scene(draw: np.random.Generator, samples: np.ndarray, size: int) -> Scene:
+    chosen = [int(sample) for sample in draw.choice(samples, size, replace=False)]
+    while True:
+        corners = [(int(top), int(left)) for top, left in draw.integers(0, CANVAS - SIDE + 1, (size, 2))]
+        kinds = _digits()[1]
+        named = sorted(zip(chosen, corners, strict=True), key=lambda each: (-kinds[each[0]], each[1]))
+        places = [corner for _, corner in named]
+        if not _apart(places) or not all(map(_clear, places, places[1:])):
+            continue
+        found = tuple(sample for sample, _ in named)
+        return Scene(tuple(kinds[sample] for sample in found), found, tuple(places))
+
+
+def _apart(corners: list[tuple[int, int]]) -> bool:
+    """Whether no two digits overlap."""
+    pairs = [(one, other) for i, one in enumerate(corners) for other in corners[:i]]
+    return all(max(abs(a - c), abs(b - d)) >= SIDE for (a, b), (c, d) in pairs)
+
+
+def _clear(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """Whether it is beyond doubt how one digit lies to another."""
+    return abs(abs(one[0] - other[0]) - abs(one[1] - other[1])) >= CLEAR

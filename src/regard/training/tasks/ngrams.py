@@ -1,0 +1,112 @@
+"""What a language model must beat: probabilities counted, of a token after the few before it.
+
+Knows rows of tokens; interpolates as Witten and Bell (1991) do (method C; Chen and Goodman 1999, section 2.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.errors import ArgumentError
+
+Integers = NDArray[np.int64]
+Numbers = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The n-grams of one length, by code: those that were seen, and the contexts that they begin with.
+
+    Attributes:
+        grams: sorted codes. counts: of each. contexts: sorted codes. totals: how often each context was seen.
+        kinds: how many different tokens came after it.
+    """
+
+    grams: Integers
+    counts: Integers
+    contexts: Integers
+    totals: Integers
+    kinds: Integers
+
+
+class NGrams:
+    """Probabilities of tokens after up to `order − 1` others, counted on a stream.
+
+        P(w | h) = (c(hw) + T(h) · P(w | h')) / (c(h) + T(h))
+
+    with c the counts, T(h) the number of different tokens seen after h, and h' the context h without its first token.
+    After an h that was never seen, it is P(w | h'). Without context it is (c(w) + 1) / (tokens + vocabulary).
+
+    Args:
+        tokens: the stream, `(tokens,)`. vocabulary: how many tokens there are. order: 1 for unigrams, and so on.
+
+    Raises:
+        ArgumentError: an order below 1, or one for which codes do not fit in 63 bits.
+    """
+
+    def __init__(self, tokens: Tensor, vocabulary: int, order: int) -> None:
+        if order < 1 or vocabulary**order >= 2**63:
+            raise ArgumentError(
+                f"order must be at least 1, and vocabulary ** order below 2 ** 63, got {order} and {vocabulary}"
+            )
+        self.vocabulary, self.order = vocabulary, order
+        stream = tokens.numpy().astype(np.int64)
+        self.unigram: Numbers = (np.bincount(stream, minlength=vocabulary) + 1) / (len(stream) + vocabulary)
+        self._orders = [self._counted(stream, length) for length in range(2, order + 1)]
+
+    def losses(self, rows: Tensor) -> Numbers:
+        """−ln P of each token of rows but the first, after those of its row: `(count, length − 1)`, in nats."""
+        table = rows.numpy().astype(np.int64)
+        return -np.log(self.probabilities(table))
+
+    def probabilities(self, table: Integers) -> Numbers:
+        """P of each token of rows `(count, length)` but the first: `(count, length − 1)`."""
+        target = table[:, 1:]
+        p = self.unigram[target]
+        context = np.zeros_like(target)
+        for length, known in enumerate(self._orders, start=2):
+            if not len(known.grams):
+                break  # the stream was shorter
+            # The context of one token more; where a row does not have it, the shorter one stays.
+            reach = length - 1
+            context[:, reach - 1 :] += table[:, : table.shape[1] - reach] * self.vocabulary ** (reach - 1)
+            here, target_here = context[:, reach - 1 :], target[:, reach - 1 :]
+            seen, place = _places(known.contexts, here)
+            kinds, totals = np.where(seen, known.kinds[place], 0), np.where(seen, known.totals[place], 0)
+            counted, place = _places(known.grams, here * self.vocabulary + target_here)
+            counts = np.where(counted, known.counts[place], 0)
+            longer = (counts + kinds * p[:, reach - 1 :]) / np.maximum(totals + kinds, 1)
+            p[:, reach - 1 :] = np.where(seen, longer, p[:, reach - 1 :])
+        return p
+
+    def _counted(self, stream: Integers, length: int) -> _Order:
+        codes = np.zeros(max(len(stream) - length + 1, 0), dtype=np.int64)
+        for place in range(length):
+            codes = codes * self.vocabulary + stream[place : place + len(codes)]
+        grams, counts = np.unique(codes, return_counts=True)
+        contexts, first, kinds = np.unique(grams // self.vocabulary, return_index=True, return_counts=True)
+        totals = np.add.reduceat(counts, first) if len(first) else counts
+        return _Order(grams, counts, contexts, totals, kinds)
+
+
+def _places(known: Integers, wanted: Integers) -> tuple[NDArray[np.bool_], Integers]:
+    """Whether each code is among sorted ones, and where."""
+    place = np.searchsorted(known, wanted).clip(max=len(known) - 1)
+    return known[place] == wanted, place
+
+
+def baselines(
+    train: Tensor, rows: Tensor, vocabulary: int, orders: tuple[int, ...] = (1, 2, 5)
+) -> dict[str, float]:
+    """Nats per token of n-grams counted on a stream, on the tokens of `rows` `(count, length)` but each first one."""
+    names = {1: "unigram", 2: "bigram"}
+    found = {
+        names.get(order, f"{order}-gram"): float(NGrams(train, vocabulary, order).losses(rows).mean())
+        for order in orders
+    }
+    return {"uniform": float(torch.tensor(vocabulary, dtype=torch.float64).log()), **found}

@@ -1,0 +1,91 @@
+"""`answer`: an encoder reads a story and a question, and fills in the masked answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.models import EncoderConfig, EncoderForMaskedLM
+from regard.record import Call
+from regard.training.recipe import Recipe
+from regard.training.tasks import answer, scoring
+from regard.training.tasks.pairs import IGNORED, collate
+from regard.training.tasks.recipes.common import batches, share
+from regard.training.tasks.task import Card, Data, Task
+from regard.training.tasks.words import PAD
+from regard.watch import watch
+
+RECIPE = Recipe(steps=10_000, batch=128, learning_rate=1e-3, decay=0.01, log_every=100, save_every=2000)
+QUICK = Recipe(steps=250, batch=32, learning_rate=1e-3, decay=0.01, log_every=20)
+STORIES = {
+    False: (100_000, 1000),
+    True: (5000, 100),
+}  # to train on; held out with one fact and with two; by quick
+
+
+def build(words: int) -> EncoderForMaskedLM:
+    """Four layers of four heads, 128 wide."""
+    return EncoderForMaskedLM(
+        EncoderConfig(
+            vocabulary=words,
+            width=128,
+            heads=4,
+            depth=4,
+            dropout=0.1,
+            length=192,
+            positions="learned",
+            pad_token_id=PAD,
+        )
+    )
+
+
+def data(quick: bool, words: Any) -> Data:
+    """Stories: held out as many with one supporting fact as with two, the former first."""
+    train, each = STORIES[quick]
+    held = answer.examples(each, facts=1, held=True) + answer.examples(each, facts=2, held=True)
+    return Data(lambda: answer.data(train), answer.Stories(held), collate, words or answer.vocabulary())
+
+
+@torch.no_grad()
+def score(model: Any, data: Data) -> Card:
+    """Right answers, and how often the supporting sentences get the most mass from the answer.
+
+    The mass is that of each head's weights in the answer's row, and of the rollout through all layers.
+    """
+    facts = np.array([len(told.support) for told in data.held.examples])
+    right: list[float] = []
+    found: dict[str, list[list[bool]]] = {"rollout": []}
+    for places, batch in batches(data, 16):
+        with watch(model, statistics=("entropy",), keep="vectors") as record:
+            logits = model(**batch).logits
+        for row, place in enumerate(places):
+            (query,) = (batch["labels"][row] != IGNORED).nonzero().flatten().tolist()
+            right.append(float(logits[row, query].argmax() == batch["labels"][row, query]))
+            told, of = data.held.examples[place], data.held.sentences(place)
+            count, keys = len(told.sentences), len(of)
+            rows = {call.layer: _answering(call, row, query, keys) for call in record}
+            rows["rollout"] = scoring.rollout(record, row)[query : query + 1, :keys]
+            for name, weight in rows.items():
+                most = scoring.supported(scoring.masses(weight, of, count), told.support)
+                found.setdefault(name, []).append(most.tolist())
+    return {
+        "right": {str(n): share(np.array(right)[facts == n]) for n in (1, 2)},
+        "support": {name: _of_heads(np.array(hits, dtype=float), facts) for name, hits in found.items()},
+    }
+
+
+def _answering(call: Call, row: int, query: int, keys: int) -> Tensor:
+    """The answer's weights in a call, `(heads, keys)`."""
+    window = slice(query, query + 1), slice(0, keys)
+    return torch.cat([call.weights(head, *window, batch=row) for head in range(call.sizes.heads)])
+
+
+def _of_heads(hits: np.ndarray, facts: np.ndarray) -> Card:
+    """Shares of stories `(stories, heads)` by number of facts, one for each head."""
+    return {str(n): [round(float(x), 4) for x in hits[facts == n].mean(0)] for n in (1, 2)}
+
+
+TASKS = (Task("answer", "encoder", RECIPE, QUICK, build, data, score),)

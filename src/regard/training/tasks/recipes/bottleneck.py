@@ -1,0 +1,82 @@
+"""`bottleneck`: recurrent models without attention, with Luong's and with Bahdanau's, and a transformer."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+
+from regard.models import RecurrentConfig, RecurrentForConditionalGeneration
+from regard.training.recipe import Recipe
+from regard.training.tasks import bottleneck, scoring
+from regard.training.tasks.pairs import Pairs, collate
+from regard.training.tasks.recipes.common import SPECIAL, share, written
+from regard.training.tasks.recipes.translate import transformer
+from regard.training.tasks.task import Card, Data, Task
+
+LONGEST = 90  # tokens that are written
+RECIPE = Recipe(steps=4000, batch=64, learning_rate=1e-3, decay=0.01, log_every=50, save_every=1000)
+QUICK = Recipe(steps=150, batch=32, learning_rate=2e-3, decay=0.01, log_every=10)
+ROWS = {False: (60_000, 100), True: (4000, 10)}  # to train on; held out of each length; by quick
+
+Score = Literal["additive", "dot", "general", "concat"]
+Order = Literal["bahdanau", "luong"]
+
+
+def recurrent(score: Score | None, order: Order, words: int) -> RecurrentForConditionalGeneration:
+    """A recurrent model; the encoder of "dot" reads one way only, with a state as wide as the decoder's."""
+    return RecurrentForConditionalGeneration(
+        RecurrentConfig(
+            vocabulary=words, width=96, hidden=160, score=score, order=order, bidirectional=score != "dot", dropout=0.1,
+            **SPECIAL,
+        )
+    )  # fmt: skip
+
+
+def data(quick: bool, words: Any) -> Data:
+    """Rows of dates: to train on of all lengths, held out as many of each, the short ones first."""
+    train, each = ROWS[quick]
+    held = [
+        pair
+        for length in range(1, bottleneck.MOST + 1)
+        for pair in bottleneck.pairs(each, length=length, held=True)
+    ]
+    known = words or bottleneck.vocabulary()
+    return Data(lambda: bottleneck.data(train), Pairs(held, known), collate, known)
+
+
+def score(model: Any, data: Data) -> Card:
+    """Exact translations by length, and of the dates in them."""
+    pairs = data.held.pairs
+    wanted, said = [str(pair.target) for pair in pairs], written(model, data, LONGEST)
+    exact = scoring.exact(said, wanted)
+    dates = [_dates(one, other) for one, other in zip(said, wanted, strict=True)]
+    lengths = np.array([text.count(bottleneck.BETWEEN) + 1 for text in wanted])
+    return {
+        "exact": share(exact),
+        "exact_by_length": {str(n): share(exact[lengths == n]) for n in np.unique(lengths).tolist()},
+        "dates_by_length": {
+            str(n): share(np.array(dates)[lengths == n]) for n in np.unique(lengths).tolist()
+        },
+    }
+
+
+def _dates(said: str, wanted: str) -> float:
+    """The part of the dates of a row that are right and in their place."""
+    ours, theirs = (text.split(bottleneck.BETWEEN) for text in (said, wanted))
+    return sum(one == other for one, other in zip(ours, theirs, strict=False)) / len(theirs)
+
+
+KINDS: tuple[tuple[str, Score | None, Order], ...] = (
+    ("fixed", None, "luong"),
+    ("luong-dot", "dot", "luong"),
+    ("luong-general", "general", "luong"),
+    ("luong-concat", "concat", "luong"),
+    ("bahdanau", "additive", "bahdanau"),
+)
+TASKS = (
+    *(Task("bottleneck", name, RECIPE, QUICK, partial(recurrent, kind, order), data, score, kind is not None)
+      for name, kind, order in KINDS),
+    Task("bottleneck", "transformer", RECIPE, QUICK, transformer, data, score),
+)  # fmt: skip

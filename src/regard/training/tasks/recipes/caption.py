@@ -1,0 +1,58 @@
+"""`caption`: patches of an image in, words out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.models import ImageToTextConfig, ImageToTextForConditionalGeneration
+from regard.training.recipe import Recipe
+from regard.training.tasks import caption, scoring
+from regard.training.tasks.recipes.common import SPECIAL, crossing, share, written
+from regard.training.tasks.task import Card, Data, Task
+
+PATCH = 4  # pixels: a digit lies on four patches to nine
+LONGEST = 20  # tokens that are written
+RECIPE = Recipe(steps=8000, batch=128, learning_rate=1e-3, decay=0.05, log_every=100, save_every=2000)
+QUICK = Recipe(steps=300, batch=48, learning_rate=1e-3, decay=0.05, log_every=20)
+SCENES = {False: (60_000, 2000), True: (5000, 200)}  # to train on, held out; by quick
+
+
+def build(words: int) -> ImageToTextForConditionalGeneration:
+    """Three layers for the image and two for the text, of four heads, 128 wide."""
+    side = (caption.CANVAS, caption.CANVAS)
+    return ImageToTextForConditionalGeneration(
+        ImageToTextConfig(
+            vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.1, length=32, image=side,
+            patch=PATCH, channels=1, **SPECIAL,
+        )
+    )  # fmt: skip
+
+
+def data(quick: bool, words: Any) -> Data:
+    """Scenes; the words are always all that there are."""
+    train, held = SCENES[quick]
+    return Data(
+        lambda: caption.data(train),
+        caption.data(held, held=True),
+        caption.collate,
+        words or caption.vocabulary(),
+    )
+
+
+def score(model: Any, data: Data) -> Card:
+    """Exact captions, and how often the largest cross weight of a digit's word is on the digit."""
+    scenes = data.held.scenes
+    exact = scoring.exact(written(model, data, LONGEST), [" ".join(scene.words) for scene in scenes])
+    return {
+        "exact": share(exact),
+        "exact_by_digits": {
+            str(size): share(
+                [each for each, scene in zip(exact, scenes, strict=True) if len(scene.digits) == size]
+            )
+            for size in sorted({len(scene.digits) for scene in scenes})
+        },
+        "digits": crossing(model, data, [scene.truth(PATCH) for scene in scenes]),
+    }
+
+
+TASKS = (Task("caption", "transformer", RECIPE, QUICK, build, data, score),)

@@ -1,0 +1,71 @@
+"""`translate`: a small transformer, and a recurrent model with Bahdanau's attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from regard.models import (
+    EncoderDecoderConfig,
+    EncoderDecoderForConditionalGeneration,
+    RecurrentConfig,
+    RecurrentForConditionalGeneration,
+)
+from regard.training.recipe import Recipe
+from regard.training.tasks import scoring, translate
+from regard.training.tasks.pairs import collate
+from regard.training.tasks.recipes.common import SPECIAL, crossing, share, written
+from regard.training.tasks.task import Card, Data, Task
+
+LONGEST = 40  # tokens that are written
+RECIPE = Recipe(steps=4000, batch=128, learning_rate=1e-3, decay=0.01, log_every=50, save_every=1000)
+QUICK = Recipe(steps=400, batch=64, learning_rate=2e-3, decay=0.01, log_every=20)
+RECURRENT = Recipe(steps=3000, batch=128, learning_rate=2e-3, decay=0.01, log_every=50, save_every=1000)
+PAIRS = {False: (100_000, 2000), True: (10_000, 200)}  # to train on, held out; by quick
+
+
+def transformer(words: int) -> EncoderDecoderForConditionalGeneration:
+    """Two layers each way, of four heads, 128 wide."""
+    return EncoderDecoderForConditionalGeneration(
+        # Small learned positions begin as almost nothing: words are then found by place much later.
+        EncoderDecoderConfig(
+            vocabulary=words,
+            width=128,
+            heads=4,
+            depth=2,
+            dropout=0.1,
+            positions="sinusoidal",
+            init="xavier",
+            **SPECIAL,
+        )
+    )
+
+
+def recurrent(words: int) -> RecurrentForConditionalGeneration:
+    """A GRU in both directions, and one that asks it before each step (Bahdanau et al. 2015)."""
+    return RecurrentForConditionalGeneration(
+        RecurrentConfig(vocabulary=words, width=96, hidden=128, score="additive", dropout=0.1, **SPECIAL)
+    )
+
+
+def data(quick: bool, words: Any) -> Data:
+    """Pairs; the words are always all that there are."""
+    train, held = PAIRS[quick]
+    return Data(
+        lambda: translate.data(train),
+        translate.data(held, held=True),
+        collate,
+        words or translate.vocabulary(),
+    )
+
+
+def score(model: Any, data: Data) -> Card:
+    """Exact translations, and where each head of the cross attention looks."""
+    pairs = data.held.pairs
+    exact = scoring.exact(written(model, data, LONGEST), [str(pair.target) for pair in pairs])
+    return {"exact": share(exact), "alignment": crossing(model, data, [pair.alignment for pair in pairs])}
+
+
+TASKS = (
+    Task("translate", "transformer", RECIPE, QUICK, transformer, data, score),
+    Task("translate", "bahdanau", RECURRENT, QUICK, recurrent, data, score),
+)

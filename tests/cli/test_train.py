@@ -1,0 +1,77 @@
+"""`regard train` on a tiny run of a task, and on what a user gets wrong."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from regard.cli.train import lines
+from regard.training.tasks.recipes import translate
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """`translate` with little data and two steps."""
+    monkeypatch.setattr(translate, "PAIRS", {False: (13, 7), True: (13, 5)})
+    few = {"steps": 2, "batch": 2, "log_every": 1}
+    short = tuple(replace(task, quick=replace(task.quick, **few)) for task in translate.TASKS)
+    monkeypatch.setattr(translate, "TASKS", short)
+
+
+def test_it_trains_scores_and_scores_again(regard, tiny, tmp_path):
+    status, out, err = regard("train", "translate", "--quick")
+    assert (status, err) == (0, "")
+    for model in ("transformer", "bahdanau"):
+        assert f"translate, {model}: 5 held-out examples" in out
+        assert (tmp_path / "regard-train" / "translate" / model / "card.json").exists()
+    assert "exact" in out and "alignment best (layer decoder.stack.layers." in out
+    status, again, err = regard("train", "translate", "--quick", "--evaluate", "--only", "bahdanau")
+    assert (status, err) == (0, "") and "transformer" not in again
+    assert [line for line in again.splitlines() if "exact" in line] == [
+        line for line in out.splitlines() if "exact" in line
+    ][1:]
+
+
+def test_a_seed_and_a_folder(regard, tiny, tmp_path):
+    status, _, _ = regard(
+        "train", "translate", "--quick", "--only", "transformer", "--seed", "3", "--folder", "runs"
+    )
+    assert status == 0
+    card = json.loads((tmp_path / "runs" / "transformer-3" / "card.json").read_text())
+    assert card["training"]["recipe"]["seed"] == 3
+    assert card["command"] == "regard train translate --only transformer --quick --seed 3"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["cook"], "the task must be one that Regard has, got 'cook'; known: translate, bottleneck"),
+        (
+            ["translate", "--only", "lstm"],
+            "the model must be one that translate has, got 'lstm'; known: transformer",
+        ),
+        (["caption", "--evaluate"], "the folder must hold a model of 'caption', trained before"),
+    ],
+)
+def test_what_a_user_gets_wrong(regard, arguments, message):
+    status, out, err = regard("train", *arguments)
+    assert status == 2 and message in err and "Traceback" not in out + err
+
+
+def test_scores_are_told_in_lines():
+    scores = {
+        "exact": {"score": 0.5, "interval": [0.25, 0.75]},
+        "by_length": {"1": {"score": 1.0, "interval": [1.0, 1.0]}},
+        "best": {"layer": "decoder", "head": 2, "score": 0.9},
+        "heads": {"decoder": [0.1, 0.9]},
+        "baselines": {"unigram": 5.25},
+        "count": 3,
+    }
+    assert lines(scores) == [
+        ("exact", "0.500", "0.250 – 0.750"),
+        ("by length 1", "1.000", "1.000 – 1.000"),
+        ("best (layer decoder head 2)", "0.900", ""),
+        ("heads decoder", "0.10 0.90", ""),
+        ("baselines unigram", "5.250", ""),
+        ("count", "3", ""),
+    ]

@@ -1,0 +1,102 @@
+"""Scenes: real digits that are held out by drawing, captions that are true, boxes that hold the ink."""
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from regard.training.tasks import caption
+from regard.training.tasks.caption import CANVAS, NAMES, RELATIONS, SIDE, Scene
+from regard.training.tasks.pairs import IGNORED
+from regard.training.tasks.words import END
+
+
+def test_held_out_drawings_are_in_no_training_scene():
+    train, held = (
+        {s for scene in caption.scenes(1500, held=held) for s in scene.samples} for held in (False, True)
+    )
+    assert not train & held
+    assert len(held) > 300 and len(train) > 1200 and len(held | train) <= 1797
+
+
+def test_the_same_seed_gives_the_same_scenes():
+    assert caption.scenes(31, seed=3) == caption.scenes(31, seed=3) != caption.scenes(31, seed=4)
+
+
+def test_every_scene_is_of_its_drawings_at_their_places_and_of_nothing_else():
+    images, kinds = load_digits().images / 16, load_digits().target
+    for scene in caption.scenes(97):
+        image = scene.image.clone()
+        assert image.shape == (1, CANVAS, CANVAS) and image.min() == 0 and image.max() <= 1
+        for digit, sample, (top, left) in zip(scene.digits, scene.samples, scene.corners, strict=True):
+            box = image[0, top : top + SIDE, left : left + SIDE]
+            assert digit == kinds[sample] and box.shape == (SIDE, SIDE)
+            assert torch.equal(box, torch.from_numpy(images[sample]).float())
+            box.zero_()
+        assert (image == 0).all()
+
+
+def true(scene):
+    """What the caption says of each digit and the next one, read word by word, against where the ink is."""
+    said = " ".join(scene.words)
+    for i, (one, other) in enumerate(zip(scene.corners, scene.corners[1:], strict=False)):
+        first, second = (NAMES[digit] for digit in scene.digits[i : i + 2])
+        part = said.split(first, 1)[1]
+        relation = part.split(" a", 1)[0].strip() if not part.startswith(" above") else "above"
+        assert relation in RELATIONS, (said, relation)
+        gaps = {
+            "above": other[0] - one[0], "below": one[0] - other[0],
+            "left of": other[1] - one[1], "right of": one[1] - other[1],
+        }  # fmt: skip
+        assert max(gaps, key=gaps.get) == relation and gaps[relation] >= caption.CLEAR
+        assert sorted(gaps.values())[-1] - sorted(gaps.values())[-2] >= caption.CLEAR
+        said = part
+        assert second in said
+    return True
+
+
+def test_captions_are_true_and_there_is_one_for_a_scene():
+    drawn = caption.scenes(400, seed=1)
+    assert all(true(scene) for scene in drawn)
+    for scene in drawn:
+        assert list(scene.digits) == sorted(scene.digits, reverse=True)
+        for digits, corners in zip(
+            zip(scene.digits, scene.digits[1:], strict=False),
+            zip(scene.corners, scene.corners[1:], strict=False), strict=True,
+        ):  # fmt: skip
+            assert digits[0] > digits[1] or corners[0] < corners[1]
+    assert {len(scene.digits) for scene in drawn} == {2, 3, 4}
+    words = " ".join(word for scene in drawn for word in scene.words)
+    assert all(words.count(relation) > 100 for relation in RELATIONS)
+    assert all(words.count(name) > 50 for name in NAMES)
+
+
+def test_a_caption_by_hand():
+    scene = Scene((8, 7, 2), (0, 1, 2), ((0, 0), (2, 20), (20, 22)))
+    assert " ".join(scene.words) == "an eight left of a seven above a two"
+
+
+def test_the_truth_is_the_patches_that_a_digit_lies_on():
+    truth = Scene((7, 2), (0, 1), ((4, 8), (19, 15))).truth(4)
+    assert truth.shape == (6, 64)  # a, seven, above, a, two, end
+    assert truth.any(1).tolist() == [False, True, False, False, True, False]
+    assert truth[1].nonzero().flatten().tolist() == [10, 11, 18, 19]
+    rows, columns = range(19 // 4, (19 + 7) // 4 + 1), range(15 // 4, (15 + 7) // 4 + 1)
+    assert truth[4].nonzero().flatten().tolist() == [8 * row + column for row in rows for column in columns]
+
+
+@pytest.mark.parametrize("patch", [2, 4, 8])
+def test_the_truth_holds_all_ink(patch):
+    for scene in caption.scenes(29, seed=8):
+        inked = scene.image[0].unflatten(1, (-1, patch)).unflatten(0, (-1, patch)).sum((1, 3)).flatten() > 0
+        truth = scene.truth(patch)
+        assert truth.shape == (len(scene.words) + 1, (CANVAS // patch) ** 2)
+        assert not (inked & ~truth.any(0)).any() and truth.any(1).sum() == len(scene.digits)
+
+
+def test_a_batch():
+    data = caption.data(5, seed=2)
+    batch = caption.collate([data[place] for place in range(5)])
+    assert batch["pixel_values"].shape == (5, 1, CANVAS, CANVAS)
+    for row, scene in zip(batch["labels"], data.scenes, strict=True):
+        said = row[row != IGNORED].tolist()
+        assert said[-1] == END and data.vocabulary.decode(said) == " ".join(scene.words)
