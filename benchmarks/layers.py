@@ -46,7 +46,7 @@ def attention(length: int, *, trains: bool) -> dict[str, Any]:
             run()
 
     once = trained if trains else inferred
-    times = common.interleaved({name: lambda run=run: once(run) for name, run in runs.items()}, 9)
+    times = common.interleaved({name: lambda run=run: once(run) for name, run in runs.items()}, 25)
     others = [name for name in runs if name != "regard"]
     return {f"regard_over_{name}": common.over(times, "regard", name) for name in others} | {"times": times}
 
