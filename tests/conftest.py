@@ -1,11 +1,19 @@
 """What every test shares: no network, a fixed seed, a hypothesis profile, and a browser if there is one."""
 
+import importlib
+import importlib.util
 import os
 import shutil
 
 os.environ.update(
     HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_PARALLELISM="false", MPLBACKEND="Agg"
 )
+
+# Triton decides when it is imported whether its own functions are interpreted, and much imports it: this does first.
+if importlib.util.find_spec("triton"):
+    os.environ["TRITON_INTERPRET"] = "1"
+    importlib.import_module("triton.language")
+    del os.environ["TRITON_INTERPRET"]
 
 import pytest
 import torch

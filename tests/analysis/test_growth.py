@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils.flop_counter import FlopCounterMode
 
 import regard as rg
 from regard.analysis import MECHANISMS, Setting, exponent, predicted
@@ -17,9 +18,6 @@ QUADRATIC = {"stored", "exact", "causal", "additive", "strided"}
 
 def counted(run, *given):
     """Multiplications and additions of the products that torch runs."""
-    # It imports Triton, which tests/engines/triton must be the first to do.
-    from torch.utils.flop_counter import FlopCounterMode
-
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         run(*given)
     return counter.get_total_flops()
