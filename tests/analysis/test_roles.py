@@ -15,16 +15,15 @@ from regard.training.life import Life
 from regard.training.probe import Probe
 
 KEYS = 101
-PLACES = torch.arange(KEYS)
-AWAY = (PLACES[:, None] - PLACES).abs()
+AFTER = torch.arange(KEYS) - torch.arange(KEYS)[:, None]  # how far each key is after each query
 PATTERNS = {
     "even": torch.zeros(KEYS, KEYS),
-    "first token": 50.0 * (PLACES == 0).expand(KEYS, KEYS),
-    "itself": 50.0 * (AWAY == 0),
-    "previous token": 50.0 * (PLACES == PLACES[:, None] - 1),
-    "nearby": 50.0 * (AWAY <= 5),
-    "one key": 50.0 * (PLACES == (PLACES[:, None] + 37) % KEYS),
-    "mixed": 50.0 * (AWAY % 17 == 3),
+    "first token": 50.0 * (torch.arange(KEYS) == 0).expand(KEYS, KEYS),
+    "itself": 50.0 * (AFTER == 0),
+    "previous token": 50.0 * (AFTER == -1),
+    "nearby": 50.0 * (AFTER.abs() <= 5),
+    "one key": 50.0 * (AFTER % KEYS == 37),
+    "mixed": 50.0 * (AFTER % 17 == 3),
 }  # as scores: of two that differ by 50, one has all the weight
 
 
@@ -46,7 +45,7 @@ def test_each_pattern_has_its_name():
 
 
 def test_in_a_short_text_nothing_is_nearby():
-    scores = 50.0 * (AWAY[:13, :13] <= 5)
+    scores = 50.0 * (AFTER[:13, :13].abs() <= 5)
     assert roles(seen(scores[None])).tolist() == [["mixed"]]
 
 
@@ -68,7 +67,10 @@ def test_in_a_short_text_nothing_is_nearby():
         ({"first": 0.5, "previous": 0.5}, "first token"),
         ({"previous": 0.6, "local": 0.9, "max_weight": 0.8}, "previous token"),
         ({"local": 0.9, "max_weight": 0.8}, "nearby"),
-        ({"first": 0.75, "entropy_fraction": 1.0}, "even"),  # two keys: the first query has but the first of them
+        (
+            {"first": 0.75, "entropy_fraction": 1.0},
+            "even",
+        ),  # two keys: the first query has but the first of them
     ],
 )
 def test_thresholds_and_what_goes_first(means, role):
@@ -94,7 +96,9 @@ def test_even_attention_is_never_nearby(radius, more, causal):
 shares = st.floats(0, 1, width=16)
 
 
-@given(st.lists(st.fixed_dictionaries(dict.fromkeys(STATISTICS, shares)), min_size=3, max_size=3), st.booleans())
+@given(
+    st.lists(st.fixed_dictionaries(dict.fromkeys(STATISTICS, shares)), min_size=3, max_size=3), st.booleans()
+)
 def test_every_role_keeps_what_it_says(means, cross):
     kind = "cross" if cross else "self"
     for head, role in zip(means, roles(life_of(means, (kind,)))[0].tolist(), strict=True):

@@ -145,7 +145,7 @@ def _header(
 def _fitting(text: str, width: float) -> str:
     """As much of a word as fits into so many points."""
     shown = labels.visible(text)
-    for limit in range(len(shown), 0, -1):
+    for limit in range(min(len(shown), 40), 0, -1):
         if style.measure(labels.elide(shown, limit), style.BODY, True)[0] <= width:
             return labels.elide(shown, limit)
     return ""

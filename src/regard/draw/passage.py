@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 MOST = 30  # sentences in one figure
 LINES = 3  # of a sentence
+DENSEST = 400  # letters that a line may have
 LONGEST = 1000  # characters that are looked at to fill them
 SIGN, BAR, SHARE = 0.24, 2.1, 0.5  # inches: what stands in a row beside the text
 NARROWEST, WIDEST = 2.4, 5.2  # inches, the text
@@ -109,21 +111,29 @@ def _lines(text: str, bold: bool) -> list[str]:
     text = labels.visible(" ".join(text.split())[:LONGEST])
     lines: list[str] = []
     for line in style.wrap(text, ROOM, style.BODY, bold).split("\n"):
-        while (
-            style.measure(line, style.BODY, bold)[0] > ROOM and len(lines) <= LINES
-        ):  # a word of many letters
-            fits = next(
-                n for n in range(len(line), 0, -1) if style.measure(line[:n], style.BODY, bold)[0] <= ROOM
-            )
-            lines.append(line[:fits])
-            line = line[fits:]
-        lines.append(line)
+        rest = line
+        while len(lines) <= LINES and (fits := _fitting(rest, bold)) < len(
+            rest
+        ):  # a word of very many letters
+            lines.append(rest[:fits])
+            rest = rest[fits:]
+        lines.append(rest)
     if len(lines) > LINES:
         last = lines[LINES - 1]
         while style.measure(last + " …", style.BODY, bold)[0] > ROOM:
             last = last.rpartition(" ")[0] or last[:-1]
         lines = [*lines[: LINES - 1], last + " …"]
     return lines
+
+
+def _fitting(text: str, bold: bool) -> int:
+    """How many of its letters fit into a line."""
+    if style.measure(text, style.BODY, bold)[0] <= ROOM:
+        return len(text)
+    lengths = range(1, min(len(text), DENSEST))
+    return max(
+        bisect_left(lengths, True, key=lambda n: style.measure(text[:n], style.BODY, bold)[0] > ROOM), 1
+    )
 
 
 def _width(lines: Sequence[Sequence[str]]) -> float:
