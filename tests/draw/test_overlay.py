@@ -86,6 +86,13 @@ def test_ink_is_readable_on_the_darkest_wash():
     assert colours.wash()(0.0)[3] == 0
 
 
+def test_where_no_word_has_a_truth_nothing_is_counted():
+    none = np.zeros((2, 8, 8), dtype=bool)
+    assert words(draw.overlay(SCENE.image, patches(2), ["a", "b"], truth=none)) == words(
+        draw.overlay(SCENE.image, patches(2), ["a", "b"])
+    )
+
+
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 13, 20, 60])
 def test_any_number_of_words_is_readable(count):
     truth = np.random.default_rng(1).random((count, 3, 5)) < 0.2

@@ -153,9 +153,9 @@ def _fitting(text: str, width: float) -> str:
 
 def _legend(hits: list[bool | None]) -> str:
     """What outlines and signs mean."""
-    if not hits:
-        return ""
     right, count = sum(map(bool, hits)), sum(hit is not None for hit in hits)
+    if not count:
+        return ""
     return (
         f"Outlined: the patches known to be right. {YES} the largest weight is on one of them "
         f"({right} of {count} words), {NO} it is elsewhere."
