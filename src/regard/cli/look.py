@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,7 +14,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 
 from regard import embedded
-from regard.cli import models
+from regard.cli import answers, models
+from regard.cli.answers import LOOKED
 from regard.errors import ArgumentError, ModelError
 from regard.record import Record
 from regard.statistics import SHARES, TABLE
@@ -36,10 +38,13 @@ LINES = 48  # heads printed; the report holds all
 def look(
     model: Annotated[
         str | None,
-        typer.Argument(help="A local folder or a Hugging Face name; without one, the embedded model."),
+        typer.Argument(
+            help=f"A task ({', '.join(LOOKED)}), a local folder or a Hugging Face name; without one, the embedded model."
+        ),
     ] = None,
     text: Annotated[
-        str | None, typer.Argument(help="The text to read; without one, a short Python function.")
+        str | None,
+        typer.Argument(help="The text to read, or a task's file (for caption, a picture); without one, an example."),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Read the text from this file.")] = None,
     report: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("regard-report.html"),
@@ -48,9 +53,20 @@ def look(
     ] = None,
     record: Annotated[Path | None, typer.Option(help="Also keep the record in this folder.")] = None,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, mps …")] = "cpu",
+    only: Annotated[str | None, typer.Option(help="For a task: which of its models.")] = None,
+    to: Annotated[str | None, typer.Option(help="For translate: into which language, fr or de.")] = None,
 ) -> None:
     """Show what every attention head of a model does with a text: a table here, pictures in an HTML report."""
     console = Console()
+    if model in LOOKED:
+        seen = answers.told(console, model, answers.given(text, file), only, to)
+        _told(console, seen.record, report, record, seen.figures)
+        if figures is not None:
+            _each(console, answers.written(seen, figures))
+        return
+    if only is not None or to is not None:
+        raise ArgumentError(f"--only and --to belong to the tasks {', '.join(LOOKED)}, got none of them")
+    model = None if model == "language" else model
     words = _text(text, file)
     with _progress(console, "loading the model") as bar:
         bar.add_task("loading", total=None)
@@ -63,12 +79,21 @@ def look(
         seen.info["model"] = reader.name
     seen.info["text"] = words[:2000]
     _print(console, seen)
-    _write(report, _html(seen))
+    _told(console, seen, report, record)
+    if figures is not None:
+        from regard.cli import figures as drawn
+
+        _each(console, drawn.write(seen, figures))
+
+
+def _told(
+    console: Console, seen: Record, report: Path, record: Path | None, figures: Sequence[tuple[str, Any]] = ()
+) -> None:
+    """Write the report, and the record where it is wanted."""
+    _write(report, _html(seen, figures))
     if record is not None:
         seen.save(record)
         console.print(f"The record: {record}")
-    if figures is not None:
-        _figures(console, seen, figures)
     console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
 
 
@@ -77,16 +102,7 @@ def _text(text: str | None, file: Path | None) -> str:
         raise ArgumentError("the text must come from the command line or from --file, got both")
     if file is None:
         return embedded.TEXT if text is None else text
-    try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(
-            f"--file must be a file that can be read, got {str(file)!r}: {error.strerror}"
-        ) from error
-    except UnicodeDecodeError as error:
-        raise ArgumentError(
-            f"--file must hold UTF-8 text, got {str(file)!r}, which does not at byte {error.start}"
-        ) from error
+    return answers.read(file)
 
 
 def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
@@ -163,10 +179,10 @@ def _short(layers: list[str]) -> list[str]:
     return [".".join(part[end:][::-1]) for part in turned]
 
 
-def _html(record: Record) -> str:
+def _html(record: Record, figures: Sequence[tuple[str, Any]]) -> str:
     from regard.page import report
 
-    return report(record)
+    return report(record, figures=figures)
 
 
 def _write(path: Path, content: str) -> None:
@@ -179,8 +195,6 @@ def _write(path: Path, content: str) -> None:
         ) from error
 
 
-def _figures(console: Console, record: Record, folder: Path) -> None:
-    from regard.cli import figures
-
-    for path in figures.write(record, folder):
+def _each(console: Console, paths: Iterable[Path]) -> None:
+    for path in paths:
         console.print(f"A figure: {path}", highlight=False)

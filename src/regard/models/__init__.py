@@ -31,12 +31,13 @@ from regard.models.decoder import DecoderForCausalLM
 from regard.models.encoder import EncoderForMaskedLM, EncoderForQuestionAnswering, EncoderModel
 from regard.models.encoder_decoder import EncoderDecoderForConditionalGeneration
 from regard.models.image_to_text import ImageToTextForConditionalGeneration
+from regard.models.pointing import EncoderForPointing
 from regard.models.recurrent import RecurrentForConditionalGeneration
 
 __all__ = [
     "DecoderConfig", "DecoderForCausalLM", "EncoderConfig", "EncoderDecoderConfig",
-    "EncoderDecoderForConditionalGeneration", "EncoderForMaskedLM", "EncoderForQuestionAnswering", "EncoderModel",
-    "ImageToTextConfig", "ImageToTextForConditionalGeneration", "RecurrentConfig", "RecurrentForConditionalGeneration",
+    "EncoderDecoderForConditionalGeneration", "EncoderForMaskedLM", "EncoderForPointing",
+    "EncoderForQuestionAnswering", "EncoderModel", "ImageToTextConfig", "ImageToTextForConditionalGeneration", "RecurrentConfig", "RecurrentForConditionalGeneration",
     "parameters_of",
 ]  # fmt: skip
 

@@ -19,6 +19,8 @@ from regard.training.tasks.pairs import IGNORED
 from regard.training.tasks.words import END, MASK, Vocabulary, pieces
 
 SHORTEST, LONGEST = 5, 15  # sentences in a story
+BEGINS = 2  # sentences of the shortest to learn from: who did what is learned there first
+ASKED = 3  # questions of each kind, at most, about a story to learn from
 CAST = 4  # people, and things, in a story
 
 Question = tuple[str, str, tuple[int, ...]]  # what is asked, the answer, and its support
@@ -61,6 +63,39 @@ def examples(count: int, *, facts: int | None = None, held: bool = False, seed: 
     return [story(draw, facts or int(draw.integers(1, 3)), held=held) for _ in range(count)]
 
 
+class Lessons(Dataset):
+    """Stories to learn from, each made when it is asked for, as dicts of `input_ids` and `labels`, each `(tokens,)`.
+
+    Several questions, each with its masked answer, follow each story: reading it once teaches more.
+
+    Args:
+        count: of stories. seed: what is drawn.
+    """
+
+    def __init__(self, count: int, seed: int = 0) -> None:
+        self.count, self.seed, self.vocabulary = count, seed, vocabulary()
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, place: int) -> dict[str, Tensor]:
+        draw = np.random.default_rng((self.seed, place))
+        world = _world(draw, BEGINS, held=False)
+        ids = self.vocabulary.encode(pieces(" ".join(world.sentences)))
+        labels = [IGNORED] * len(ids)
+        for question, answer, _ in _some(questions(world), draw):
+            asked = self.vocabulary.encode(pieces(question))
+            ids += [*asked, MASK]
+            labels += [*[IGNORED] * len(asked), *self.vocabulary.encode([answer])]
+        return {"input_ids": torch.tensor([*ids, END]), "labels": torch.tensor([*labels, IGNORED])}
+
+
+def _some(found: dict[int, list[Question]], draw: np.random.Generator) -> list[Question]:
+    """A few questions of each kind, in any order."""
+    chosen = [kind[i] for kind in found.values() for i in draw.permutation(len(kind))[:ASKED]]
+    return [chosen[i] for i in draw.permutation(len(chosen))]
+
+
 class Stories(Dataset):
     """Stories as dicts of `input_ids` and `labels`, each `(tokens,)`: every label but the masked answer's is −100.
 
@@ -76,20 +111,30 @@ class Stories(Dataset):
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         told = self.examples[place]
-        ids = [*self._story(told), MASK, END]
+        ids = numbers(told.sentences, told.question, self.vocabulary)
         labels = torch.full((len(ids),), IGNORED)
         labels[-2] = self.vocabulary.encode([told.answer])[0]
         return {"input_ids": torch.tensor(ids), "labels": labels}
 
     def sentences(self, place: int) -> Tensor:
-        """`(tokens,)`: which sentence each token is of; −1 for the question, the answer and the end."""
-        told = self.examples[place]
-        counts = [len(pieces(sentence)) for sentence in told.sentences]
-        of = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-        return torch.nn.functional.pad(of, (0, len(pieces(told.question)) + 2), value=-1)
+        """`sentence_of` one of them."""
+        return sentence_of(self.examples[place])
 
-    def _story(self, told: Story) -> list[int]:
-        return self.vocabulary.encode(pieces(" ".join((*told.sentences, told.question))))
+
+def numbers(sentences: Sequence[str], question: str, words: Vocabulary) -> list[int]:
+    """The row of tokens that is read: the story, the question, the masked answer and the end.
+
+    Raises:
+        ArgumentError: a word that is not known.
+    """
+    return [*words.encode(pieces(" ".join((*sentences, question)))), MASK, END]
+
+
+def sentence_of(told: Story) -> Tensor:
+    """`(tokens,)`: which sentence each token is of; −1 for the question, the answer and the end."""
+    counts = [len(pieces(sentence)) for sentence in told.sentences]
+    of = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    return torch.nn.functional.pad(of, (0, len(pieces(told.question)) + 2), value=-1)
 
 
 def data(count: int, *, facts: int | None = None, held: bool = False, seed: int = 0) -> Stories:
@@ -111,20 +156,26 @@ def vocabulary() -> Vocabulary:
 
 def _story(draw: np.random.Generator, facts: int, held: bool) -> Story | None:
     """A story, and a question drawn from those that it answers; None where it answers none of the kind."""
-    people = [str(name) for name in draw.choice(stories.PEOPLE, CAST, replace=False)]
-    things = [str(name) for name in draw.choice(stories.THINGS, CAST, replace=False)]
-    world = stories.World(held)
-    for _ in range(draw.integers(SHORTEST, LONGEST + 1)):
-        world.tell(draw, people, things)
-    found = _questions(world)[facts]
+    world = _world(draw, SHORTEST, held=held)
+    found = questions(world)[facts]
     if not found:
         return None
     question, answer, support = found[draw.integers(len(found))]
     return Story(tuple(world.sentences), question, answer, support)
 
 
-def _questions(world: stories.World) -> dict[int, list[Question]]:
-    """Number of facts → the questions that a story answers, with answer and support."""
+def _world(draw: np.random.Generator, shortest: int, *, held: bool) -> stories.World:
+    """A world of which at least so many sentences were told."""
+    people = [str(name) for name in draw.choice(stories.PEOPLE, CAST, replace=False)]
+    things = [str(name) for name in draw.choice(stories.THINGS, CAST, replace=False)]
+    world = stories.World(held)
+    for _ in range(draw.integers(shortest, LONGEST + 1)):
+        world.tell(draw, people, things)
+    return world
+
+
+def questions(world: stories.World) -> dict[int, list[Question]]:
+    """Number of facts → the questions that a story answers, with answers and support."""
     one: list[Question] = [
         (f"where is {person} ?", place, (told,)) for person, (place, told) in world.place.items()
     ]

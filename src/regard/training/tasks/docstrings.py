@@ -20,7 +20,7 @@ from regard.training.tasks.sources import python_files
 
 SITE = ("site-packages", "dist-packages")
 SKIPPED = {*SITE, "test", "tests", "testing", "__pycache__", "_vendor", "lib-dynload"}
-FEWEST, MOST = 4, 30  # sentences below a summary, so that there is something to choose from
+FEWEST, MOST = 2, 30  # sentences below a summary, so that there is something to choose from
 WORDS = (4, 60)  # in a sentence
 SUMMARY = (4, 25)  # words in a summary
 PER_PACKAGE = 1500  # documents, so that no package is most of the data

@@ -10,7 +10,7 @@ from regard.errors import ModelError
 from regard.training.tasks import tasks
 from regard.training.tasks.task import CARD, Card
 
-ROOT = Path(__file__).parent / "kept"
+ROOT = Path(__file__).parent / "trained"
 
 
 def folder(task: str, model: str) -> Path:

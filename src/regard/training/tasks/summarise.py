@@ -17,12 +17,14 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from regard.training.tasks.docstrings import Document, documents, packages
-from regard.training.tasks.scoring import words
+from regard.training.tasks.pairs import padded
+from regard.training.tasks.scoring import rouge1, words
 from regard.training.tasks.splits import held_out
-from regard.training.tasks.words import END, Vocabulary, pieces
+from regard.training.tasks.words import END, PAD, Vocabulary, pieces
 
 ONE_IN = 5  # packages that are held out
-KNOWN = 5000  # words of the vocabulary
+KNOWN = 1500  # words of the vocabulary
+PLACES = 64  # in a sentence that are told apart; all later ones are the last
 LONGEST = 320  # tokens that are read; later sentences are left out
 
 
@@ -62,10 +64,13 @@ def vocabulary(train: Iterable[Document]) -> Vocabulary:
 
 
 class Documents(Dataset):
-    """Documents as dicts of `input_ids` (sentences, each with its end) and `labels` (the summary and an end).
+    """Documents as dicts of tensors `(tokens,)`.
+
+    `input_ids` (sentences, each with its end), `token_type_ids` (each token's place in its sentence), `places` (the ends,
+    which stand for their sentences), and `labels` (at an end the ROUGE-1 of its sentence and the summary).
 
     Args:
-        documents: the documents. vocabulary: of both.
+        documents: the documents. vocabulary: of their words.
     """
 
     def __init__(self, documents: Sequence[Document], vocabulary: Vocabulary) -> None:
@@ -75,10 +80,13 @@ class Documents(Dataset):
         return len(self.documents)
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
-        return {
-            "input_ids": torch.tensor([number for row in self._rows(place) for number in row]),
-            "labels": torch.tensor(self._numbers(self.documents[place].summary)),
-        }
+        document, rows = self.documents[place], self._rows(place)
+        worth = [rouge1(sentence, document.summary) for sentence, _ in zip(document.sentences, rows, strict=False)]
+        ids = torch.tensor([number for row in rows for number in row])
+        labels = torch.zeros(len(ids))
+        labels[ids == END] = torch.tensor(worth)
+        inner = torch.cat([torch.arange(len(row)) for row in rows]).clamp(max=PLACES - 1)
+        return {"input_ids": ids, "token_type_ids": inner, "places": ids == END, "labels": labels}
 
     def sentences(self, place: int) -> Tensor:
         """`(tokens,)`: which sentence each token of the source is of."""
@@ -91,11 +99,18 @@ class Documents(Dataset):
             row = self._numbers(sentence)
             if rows and sum(map(len, rows)) + len(row) > LONGEST:
                 break
-            rows.append(row[:LONGEST])
+            rows.append(row)
         return rows
 
     def _numbers(self, text: str) -> list[int]:
-        return [*self.vocabulary.encode(_pieces(text), unknown=True), END]
+        return [*self.vocabulary.encode(_pieces(text), unknown=True)[: LONGEST - 1], END]
+
+
+def collate(examples: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """One batch, each `(batch, tokens)`, padded on the right, with `attention_mask`."""
+    batch = {name: padded([example[name] for example in examples], PAD) for name in examples[0]}
+    lengths = torch.tensor([len(example["input_ids"]) for example in examples])
+    return batch | {"attention_mask": (torch.arange(batch["input_ids"].shape[1]) < lengths[:, None]).long()}
 
 
 def lead(document: Document) -> int:

@@ -1,1 +1,43 @@
 """The tasks on an input of one's own: what a trained model answers, and where its attention was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.errors import ArgumentError
+from regard.training.tasks.looks import answer, caption, summarise, translate
+from regard.training.tasks.looks.looked import Looked
+
+__all__ = ["Looked", "look"]
+
+LOOKED = ("translate", "bottleneck", "answer", "summarise", "caption")
+"""The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
+
+
+def look(task: str, given: str | Path | None = None, *, model: str | None = None, into: str | None = None) -> Looked:
+    """Run a trained model of a task on an input.
+
+    Args:
+        task: one of `LOOKED`.
+        given: a text; a picture's file for "caption"; None: an example.
+        model: one of the task's; None: the one whose attention reads best.
+        into: for translations, "fr" (which None is) or "de".
+
+    Raises:
+        ArgumentError: an input that is not of the task; says what is.
+        ModelError: the package does not bring the model.
+    """
+    chosen = {} if model is None else {"model": model}
+    if into is not None and task not in ("translate", "bottleneck"):
+        raise ArgumentError(f"--to must be left out, as {task} has no other language, got {into!r}")
+    if task == "caption":
+        return caption.look(None if given is None else Path(given), **chosen)
+    if isinstance(given, Path):
+        raise ArgumentError(f"{task} must be given its text, got the path {str(given)!r}")
+    if task == "answer":
+        return answer.look(given, **chosen)
+    if task == "summarise":
+        return summarise.look(given, **chosen)
+    if task not in LOOKED:
+        raise ArgumentError(f"the task must be one of {', '.join(LOOKED)}, got {task!r}")
+    return translate.look(given, task=task, model=model, into=into or "fr")

@@ -18,26 +18,18 @@ from regard.training.tasks.task import Card, Data, Task
 from regard.training.tasks.words import PAD
 from regard.watch import watch
 
-RECIPE = Recipe(steps=10_000, batch=128, learning_rate=1e-3, decay=0.01, log_every=100, save_every=2000)
-QUICK = Recipe(steps=250, batch=32, learning_rate=1e-3, decay=0.01, log_every=20)
-STORIES = {
-    False: (100_000, 1000),
-    True: (5000, 100),
-}  # to train on; held out with one fact and with two; by quick
+RECIPE = Recipe(
+    steps=5000, batch=64, learning_rate=1e-3, beta2=0.98, decay=0.01, precision="bfloat16", log_every=50, save_every=500
+)
+QUICK = Recipe(steps=250, batch=32, learning_rate=1e-3, decay=0.01, precision="bfloat16", log_every=20)
+STORIES = {False: (300_000, 1000), True: (8000, 100)}  # to train on; held out with one fact and with two; by quick
 
 
 def build(words: int) -> EncoderForMaskedLM:
     """Four layers of four heads, 128 wide."""
     return EncoderForMaskedLM(
         EncoderConfig(
-            vocabulary=words,
-            width=128,
-            heads=4,
-            depth=4,
-            dropout=0.1,
-            length=192,
-            positions="learned",
-            pad_token_id=PAD,
+            vocabulary=words, width=128, heads=4, depth=4, dropout=0.0, positions="rotary", pad_token_id=PAD
         )
     )
 
@@ -46,7 +38,7 @@ def data(quick: bool, words: Any) -> Data:
     """Stories: held out as many with one supporting fact as with two, the former first."""
     train, each = STORIES[quick]
     held = answer.examples(each, facts=1, held=True) + answer.examples(each, facts=2, held=True)
-    return Data(lambda: answer.data(train), answer.Stories(held), collate, words or answer.vocabulary())
+    return Data(lambda: answer.Lessons(train), answer.Stories(held), collate, words or answer.vocabulary())
 
 
 @torch.no_grad()
@@ -71,9 +63,17 @@ def score(model: Any, data: Data) -> Card:
             for name, weight in rows.items():
                 most = scoring.supported(scoring.masses(weight, of, count), told.support)
                 found.setdefault(name, []).append(most.tolist())
+    shares = {name: np.array(hits, dtype=float) for name, hits in found.items()}
+    layer = max(shares, key=lambda name: float(shares[name].mean(0).max()))
+    head = int(shares[layer].mean(0).argmax())
+    where = {"layer": layer} if layer == "rollout" else {"layer": layer, "head": head}
     return {
         "right": {str(n): share(np.array(right)[facts == n]) for n in (1, 2)},
-        "support": {name: _of_heads(np.array(hits, dtype=float), facts) for name, hits in found.items()},
+        "support": {
+            "best": {**where, **share(shares[layer][:, head])},
+            "best_by_facts": {str(n): share(shares[layer][facts == n, head]) for n in (1, 2)},
+            "heads": {name: _of_heads(hits, facts) for name, hits in shares.items()},
+        },
     }
 
 

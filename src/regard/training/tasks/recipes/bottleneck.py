@@ -16,8 +16,9 @@ from regard.training.tasks.recipes.translate import transformer
 from regard.training.tasks.task import Card, Data, Task
 
 LONGEST = 90  # tokens that are written
-RECIPE = Recipe(steps=4000, batch=64, learning_rate=1e-3, decay=0.01, log_every=50, save_every=1000)
-QUICK = Recipe(steps=150, batch=32, learning_rate=2e-3, decay=0.01, log_every=10)
+RECIPE = Recipe(steps=1500, batch=32, learning_rate=1e-2, decay=0.01, log_every=50, save_every=500)
+TRANSFORMER = Recipe(steps=1500, batch=32, learning_rate=1e-3, decay=0.01, log_every=50, save_every=500)
+QUICK = Recipe(steps=150, batch=32, learning_rate=1e-2, decay=0.01, log_every=10)
 ROWS = {False: (60_000, 100), True: (4000, 10)}  # to train on; held out of each length; by quick
 
 Score = Literal["additive", "dot", "general", "concat"]
@@ -28,7 +29,7 @@ def recurrent(score: Score | None, order: Order, words: int) -> RecurrentForCond
     """A recurrent model; the encoder of "dot" reads one way only, with a state as wide as the decoder's."""
     return RecurrentForConditionalGeneration(
         RecurrentConfig(
-            vocabulary=words, width=96, hidden=160, score=score, order=order, bidirectional=score != "dot", dropout=0.1,
+            vocabulary=words, width=64, hidden=96, score=score, order=order, bidirectional=score != "dot", dropout=0.0,
             **SPECIAL,
         )
     )  # fmt: skip

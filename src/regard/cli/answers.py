@@ -1,0 +1,86 @@
+"""What `regard look TASK` prints: the answer of a trained model, and line by line where its attention was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from regard.errors import ArgumentError, require
+
+if TYPE_CHECKING:
+    from regard.training.tasks.looks import Looked
+
+LOOKED = ("translate", "bottleneck", "answer", "summarise", "caption")
+"""The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
+RIGHT, WRONG = "✓", "✗"
+COLOURS = {RIGHT: "green", WRONG: "red", "▶": "bold"}
+FILES = ".txt", ".md", ".rst", ".py", ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".pdf"
+
+
+def given(text: str | None, file: Path | None) -> str | Path | None:
+    """What the user gave: a text, or the file that it is in.
+
+    Raises:
+        ArgumentError: both, or the name of a file that is not there.
+    """
+    if text is not None and file is not None:
+        raise ArgumentError("the text must come from the command line or from --file, got both")
+    if file is not None or text is None:
+        return file
+    path = Path(text) if len(text) < 4096 and "\n" not in text else None
+    if path is not None and path.is_file():
+        return path
+    if path is not None and path.suffix.lower() in FILES and " " not in text:
+        raise ArgumentError(f"the file must be there, and there is no {text!r}")
+    return text
+
+
+def read(file: Path) -> str:
+    """The text of a file.
+
+    Raises:
+        ArgumentError: it cannot be read, or is no text.
+    """
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(f"the file must be one that can be read, got {str(file)!r}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ArgumentError(
+            f"the file must hold UTF-8 text, got {str(file)!r}, which does not at byte {error.start}"
+        ) from error
+
+
+def told(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Looked:
+    """Run a trained model of a task on an input and print what came of it."""
+    require("transformers", extra="train").utils.logging.disable_progress_bar()
+    from regard.training.tasks import looks
+
+    found = source if task == "caption" or not isinstance(source, Path) else read(source)
+    looked = looks.look(task, found, model=only, into=to)
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in looked.header:
+        table.add_column(name, justify="right" if name in ("weight", "share") else "left")
+    for row in looked.rows:
+        style = next((colour for mark, colour in COLOURS.items() if mark in row), None)
+        table.add_row(*map(escape, row), style=style)
+    console.print(f"[bold]{escape(looked.said)}[/bold]", highlight=False)
+    console.print(table)
+    for note in looked.notes:
+        console.print(escape(note), highlight=False)
+    return looked
+
+
+def written(looked: Looked, folder: Path) -> Iterator[Path]:
+    """Write the figures of a look into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for place, (_, figure) in enumerate(looked.figures):
+        path = folder / f"attention{place or ''}.png"
+        figure.savefig(path)
+        yield path

@@ -1,0 +1,126 @@
+"""`answer` on a story of one's own: the answer, and which sentences it came from."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+
+from regard import draw
+from regard.errors import ArgumentError
+from regard.record import Record
+from regard.training.tasks import answer, kept, scoring
+from regard.training.tasks.answer import Story
+from regard.training.tasks.looks.heard import answer_to
+from regard.training.tasks.looks.looked import FOUND, MAP, SURE, Looked
+from regard.training.tasks.words import Vocabulary
+from regard.watch import watch
+
+ASKS = "where is Alice ?, who has the key ? or where is the key ?"
+MOST = 60  # sentences that are read
+
+
+def look(text: str | None, *, model: str = "encoder") -> Looked:
+    """Answer the question at the end of a story.
+
+    Args:
+        text: sentences, and a question as the last one; None: an example that is held out. model: of the task.
+
+    Raises:
+        ArgumentError: no story, no question, a word that is not known.
+    """
+    sentences, question = _parts(_example() if text is None else text)
+    network, words = kept.load("answer", model)
+    ids = _numbers(sentences, question, words)
+    with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
+        logits = network(input_ids=ids).logits
+    record.tokens = [[words.all[number] for number in ids[0].tolist()]]
+    row = ids.shape[1] - 2
+    sure, number = logits[0, row].softmax(-1).max(-1)
+    known = answer_to(question, sentences)
+    told = Story(sentences, question, words.all[int(number)], known[2] if known else ())
+    where, mass = _mass(model, record, told, row)
+    return _told(told, float(sure), None if known is None else known[1], where, mass, record)
+
+
+def _example() -> str:
+    """A held-out story of two supporting facts and some length."""
+    told = max(answer.examples(20, facts=2, held=True), key=lambda each: len(each.sentences))
+    return " ".join((*told.sentences, told.question))
+
+
+def _parts(text: str) -> tuple[tuple[str, ...], str]:
+    """The sentences and the question of a story, with single spaces, as the task writes them.
+
+    Raises:
+        ArgumentError: there are none, too many, or the text does not end in a question.
+    """
+    found = [" ".join(each.split()) for each in re.findall(r"[^.?!]+[.?!]?", text) if each.strip()]
+    if not found:
+        raise ArgumentError("the story must have sentences and a question, and it is empty")
+    if not found[-1].endswith("?"):
+        raise ArgumentError(f"the story must end in a question, got {found[-1]!r}: ask {ASKS}")
+    if not 2 <= len(found) <= MOST + 1:
+        raise ArgumentError(f"the story must have 1 to {MOST} sentences before its question, got {len(found) - 1}")
+    *sentences, question = (f"{each[:-1].strip()} {each[-1]}" if each[-1] in ".?!" else each for each in found)
+    return tuple(sentences), question[0].lower() + question[1:]
+
+
+def _numbers(sentences: tuple[str, ...], question: str, words: Vocabulary) -> torch.Tensor:
+    try:
+        return torch.tensor([answer.numbers(sentences, question, words)])
+    except ArgumentError as error:
+        names = ", ".join(answer.stories.PEOPLE[:4])
+        raise ArgumentError(
+            f"{error}; the stories are of people ({names} …) who go to places, take, drop and give things, "
+            f"and the question is {ASKS}"
+        ) from None
+
+
+def _mass(model: str, record: Record, told: Story, row: int) -> tuple[str, torch.Tensor]:
+    """Where the answer's attention is best read, as the card says, and what each sentence got there."""
+    best = kept.card("answer", model)["scores"]["support"]["best"]
+    of = answer.sentence_of(told)
+    if best["layer"] == "rollout":
+        return "the rollout through all layers", scoring.masses(scoring.rollout(record)[row], of, len(told.sentences))
+    weight = record[best["layer"]].weights(int(best["head"]), slice(row, row + 1))[0]
+    return f"{best['layer']}, head {best['head']}", scoring.masses(weight, of, len(told.sentences))
+
+
+def _told(
+    told: Story, sure: float, right: str | None, where: str, mass: torch.Tensor, record: Record
+) -> Looked:
+    support = told.support if right is not None else None
+    share = mass / mass.sum().clamp(min=1e-12)
+    most = int(share.argmax())
+    rows = tuple(
+        (
+            "▶" if place == most else "",
+            sentence,
+            f"{share[place]:.2f}",
+            "" if support is None else FOUND[_first(share, support, place)] if place in support else "",
+        )
+        for place, sentence in enumerate(told.sentences)
+    )
+    notes: tuple[str, ...] = ()
+    if sure < SURE:
+        notes += (f"The model is not sure: it gave its answer a probability of {sure:.2f}.",)
+    if len(told.sentences) > answer.LONGEST:
+        notes += (f"It learned from stories of at most {answer.LONGEST} sentences; this one has {len(told.sentences)}.",)
+    if right is None:
+        notes += ("The story does not tell the answer, so it cannot be checked.",)
+    elif right != told.answer:
+        notes += (f"This is wrong: it should be {right!r}.",)
+    if support is not None:
+        hits = sum(_first(share, support, place) for place in support)
+        notes += (f"Attention was on {hits} of {len(support)} sentences that the answer follows from.",)
+    title = f"{told.question} {told.answer}"
+    caption = f"What each sentence got from the answer, in {where}."
+    figure = draw.passage(told.sentences, share.numpy(), support=support, title=title, note=caption)
+    return Looked(title, ("", "sentence", "share", ""), rows, notes, record, ((caption, figure),))
+
+
+def _first(share: torch.Tensor, support: tuple[int, ...], place: int) -> bool:
+    """Whether a supporting sentence got more than every one that is none."""
+    others = [float(x) for i, x in enumerate(share) if i not in support]
+    return float(share[place]) > max(others, default=0.0)

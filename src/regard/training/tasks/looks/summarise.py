@@ -1,0 +1,145 @@
+"""`summarise` on a text of one's own: the sentence that says what it is about, and what spoke for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard import draw
+from regard.errors import ArgumentError
+from regard.record import Record
+from regard.training.tasks import kept, scoring, summarise
+from regard.training.tasks.docstrings import Document
+from regard.training.tasks.looks.looked import MAP, Looked
+from regard.training.tasks.words import END, SPECIAL, UNKNOWN, Vocabulary
+from regard.watch import watch
+
+BATCH = 16  # windows that are read together
+WORDS = 5  # that are named as what spoke for a sentence
+SHOWN = 30  # sentences of the table
+_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9])|\n\s*\n")
+
+TEXT = """
+The cache keeps what was computed before, so that the same question is not asked twice. Entries are kept in the order
+in which they were used last. When there is no room, the one that was not used for the longest time is thrown away.
+A lock makes sure that two threads do not change it at once. Sizes are counted in entries, not in bytes.
+"""
+
+
+def look(text: str | None, *, model: str = "pointer") -> Looked:
+    """Choose the sentence of a text that is nearest to a summary.
+
+    A text that is longer than what is read at once is read in parts, whose best sentences are read again.
+
+    Args:
+        text: English prose, two sentences at least; None: an example. model: of the task.
+
+    Raises:
+        ArgumentError: a text without two sentences.
+    """
+    every = sentences(TEXT if text is None else text)
+    if len(every) < 2:
+        raise ArgumentError(
+            f"the text must have at least 2 sentences to choose from, got {len(every)}: "
+            "a sentence ends with . or ! or ?, or with an empty line"
+        )
+    network, words = kept.load("summarise", model)
+    left = list(range(len(every)))
+    rounds = 0
+    while len(parts := list(_parts([every[i] for i in left], words))) > 1:
+        left = [left[place] for place in _winners(network, words, [every[i] for i in left], parts)]
+        rounds += 1
+    notes: tuple[str, ...] = ()
+    if rounds:
+        notes = (
+            f"The text has {len(every):,} sentences, too many to read at once: it was read in parts, and the best "
+            f"{len(left)} of them together at the end.",
+        )
+    return _told([every[i] for i in left], left, network, words, notes)
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a text, each in one line; those without a letter are left out."""
+    found = (" ".join(part.split()) for part in _END.split(text))
+    return [part for part in found if any(letter.isalpha() for letter in part)]
+
+
+def _rows(texts: Sequence[str], words: Vocabulary) -> summarise.Documents:
+    """A text as the task's data have it; it has no summary."""
+    return summarise.Documents([Document("", "", "", tuple(texts))], words)
+
+
+def _parts(texts: Sequence[str], words: Vocabulary) -> Iterator[range]:
+    """Neighbours that are read together: two at least, so that each round leaves fewer."""
+    begin, tokens = 0, 0
+    for place, text in enumerate(texts):
+        count = len(_rows([text], words)[0]["input_ids"])
+        if place - begin >= 2 and tokens + count > summarise.LONGEST:
+            yield range(begin, place)
+            begin, tokens = place, 0
+        tokens += count
+    yield range(begin, len(texts))
+
+
+@torch.no_grad()
+def _winners(network: Any, words: Vocabulary, texts: Sequence[str], parts: Sequence[range]) -> list[int]:
+    """The best sentence of each part, by its place among all."""
+    found: list[int] = []
+    for first in range(0, len(parts), BATCH):
+        here = parts[first : first + BATCH]
+        rows = [_rows([texts[i] for i in part], words) for part in here]
+        batch = summarise.collate([row[0] for row in rows])
+        batch.pop("labels")
+        with watch(network, layers="pointer", statistics=("argmax",)) as record:
+            network(**batch)
+        strongest = record.calls[0].argmax
+        assert strongest is not None, "it was asked for"
+        found += [
+            part[int(row.sentences(0)[key])]
+            for part, row, key in zip(here, rows, strongest[:, 0, 0].tolist(), strict=True)
+        ]
+    return found
+
+
+def _told(
+    texts: Sequence[str], places: Sequence[int], network: Any, words: Vocabulary, notes: tuple[str, ...]
+) -> Looked:
+    row = _rows(texts, words)
+    batch = summarise.collate([row[0]])
+    batch.pop("labels")
+    with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
+        network(**batch)
+    ids, of = batch["input_ids"][0], row.sentences(0)
+    tokens = [words.all[number] for number in ids.tolist()]
+    record.tokens, record.source_tokens = [tokens], [tokens]
+    share = scoring.masses(record["pointer"].weights(0)[0], of, int(of.max()) + 1)
+    best = int(share.argmax())
+    why = _why(record, of, ids, tokens, best)
+    unknown = float((ids == UNKNOWN).float().mean())
+    notes += (f"What spoke for it, by the rollout from its end: {', '.join(why)}.",)
+    if unknown > 0.3:
+        notes += (f"{unknown:.0%} of the words are unknown to the model, which has read English docstrings only.",)
+    if len(share) < len(texts):
+        notes += (f"The last {len(texts) - len(share)} sentences were left out: they are too long.",)
+    strongest = set(share.argsort(descending=True)[:SHOWN].tolist())
+    rows = tuple(
+        ("▶" if i == best else "", str(places[i] + 1), text, f"{share[i]:.2f}")
+        for i, text in enumerate(texts[: len(share)])
+        if i in strongest
+    )
+    caption = "What the last query looked at: the weight of each sentence's end."
+    figure = draw.passage(list(texts[: len(share)]), share.numpy(), title=texts[best], note=caption)
+    return Looked(texts[best], ("", "sentence", "", "weight"), rows, notes, record, ((caption, figure),))
+
+
+def _why(record: Record, of: Tensor, ids: Tensor, tokens: Sequence[str], best: int) -> list[str]:
+    """The words that the chosen sentence's end comes from most, in the order of the text."""
+    end = int(((of == best) & (ids == END)).nonzero()[-1])
+    flow = scoring.rollout(record)[end].clone()
+    flow[ids < len(SPECIAL)] = 0
+    strongest = flow.argsort(descending=True)[:WORDS].sort().values.tolist()
+    return [repr(tokens[place].removeprefix("##")) for place in strongest]
