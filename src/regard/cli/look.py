@@ -63,7 +63,7 @@ def look(
         seen.info["model"] = reader.name
     seen.info["text"] = words[:2000]
     _print(console, seen)
-    _write(report, _html(seen))
+    write(report, _html(seen), "report")
     if record is not None:
         seen.save(record)
         console.print(f"The record: {record}")
@@ -169,18 +169,23 @@ def _html(record: Record) -> str:
     return report(record)
 
 
-def _write(path: Path, content: str) -> None:
+def write(path: Path, content: str, what: str) -> None:
+    """Write a page, of which errors speak as `what`, and the folders above it.
+
+    Raises:
+        ModelError: it cannot be written there.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise ModelError(
-            f"the report must go where files can be written, got {str(path)!r}: {error.strerror}"
+            f"the {what} must go where files can be written, got {str(path)!r}: {error.strerror}"
         ) from error
 
 
 def _figures(console: Console, record: Record, folder: Path) -> None:
     from regard.cli import figures
 
-    for path in figures.write(record, folder):
+    for path in figures.write(figures.of_record(record), folder):
         console.print(f"A figure: {path}", highlight=False)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 CSS_PIXELS = 96  # in an inch
+TALLEST = 760  # pixels: a picture and its caption are seen at a glance
 SHARP = 2 * CSS_PIXELS  # dots in an inch, for screens of two dots a pixel
 MOST_SVG = 250_000  # bytes up to which a figure stays lines and letters, which are sharp at every size
 SMALL = 132  # dots in an inch of a small picture
@@ -58,13 +59,13 @@ def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) ->
         alt: for who cannot see it; "": the words that stand in the figure.
         small: 256 colours and fewer dots, for a page with many of them.
     """
-    across, down = (round(CSS_PIXELS * inches) for inches in made.get_size_inches())
+    across, down = (CSS_PIXELS * inches for inches in made.get_size_inches())
+    shown = min(1, TALLEST / down)
     kind, content = ("png", _palette(made)) if small else _best(made)
-    picture = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
-    return (
-        f'<figure><img src="{picture}" width="{across}" height="{down}" alt="{text(alt or said(made) or caption)}">'
-        f"<figcaption>{text(caption)}</figcaption></figure>"
-    )
+    source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    size = f'width="{shown * across:.0f}" height="{shown * down:.0f}"'
+    below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
+    return f'<figure><img src="{source}" {size} alt="{text(alt or said(made) or caption)}">{below}</figure>'
 
 
 def said(made: Figure) -> str:
