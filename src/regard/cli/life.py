@@ -83,7 +83,7 @@ def _wanted(task: Task, place: Path, folder: Path | None, there: list[str]) -> s
     made = f"{command}, then regard life {task.name} --folder regard-train/{task.name}"
     if folder is not None:
         made = f"{command} --folder {folder}"
-    others = f"; of the models that are there: --only {there[0]}" if there else ""
+    others = f"; for a model that is there: --only {there[0]}" if there else ""
     return (
         f"the life of the heads of {task.model!r} must be in {str(place / FILE)!r}, and there is no such file: "
         f"{made}{others}"
