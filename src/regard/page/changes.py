@@ -10,6 +10,7 @@ from regard.draw.pictures import short
 from regard.page.describe import words
 from regard.training.life import Life
 
+OF_PLACES = ("distance", "self_mass", "previous", "local")  # of queries that have a place among the keys
 SHARPNESS = ("entropy_fraction", "max_weight", "sum_squares")  # three numbers for one habit
 
 
@@ -38,10 +39,11 @@ def changes(life: Life) -> list[Change]:
     measure = entropy_of(life)
     found = []
     for place, layer in enumerate(names(life)):
+        own = [name for name in shares if _tells(life, name, place)]
         for head in range(life.layers[place].heads):
             entropy = None if measure is None else ends(life, measure, place, head)
-            share = {name: ends(life, name, place, head) for name in shares}
-            known = [name for name in shares if not np.isnan(share[name]).any()]
+            share = {name: ends(life, name, place, head) for name in own}
+            known = [name for name in own if not np.isnan(share[name]).any()]
             most = max(known, key=lambda name: abs(share[name][1] - share[name][0]), default="")
             found.append(Change(layer, head, entropy, most, share.get(most, (np.nan, np.nan))))
     return found
@@ -53,6 +55,7 @@ def largest(life: Life, name: str) -> tuple[str, int, tuple[float, float]] | Non
         (layer, head, ends(life, name, place, head))
         for place, layer in enumerate(names(life))
         for head in range(life.layers[place].heads)
+        if _tells(life, name, place)
     ]
     known = [each for each in found if not np.isnan(each[2]).any()]
     return max(known, key=lambda each: abs(each[2][1] - each[2][0]), default=None)
@@ -72,3 +75,8 @@ def ends(life: Life, name: str, place: int, head: int) -> tuple[float, float]:
     """The first and the last value of a statistic of one head."""
     values = life.of_statistic(name)[:, life.heads_of(place)][:, head]
     return float(values[0]), float(values[-1])
+
+
+def _tells(life: Life, name: str, place: int) -> bool:
+    """Whether a statistic means something in a layer: queries of cross attention have no place among the keys."""
+    return life.layers[place].kind == "self" or name not in OF_PLACES
