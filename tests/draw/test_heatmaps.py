@@ -236,3 +236,59 @@ def test_a_map_and_a_mask_go_together():
     )  # fmt: skip
     figure = draw.heatmap(map_of, 0, allowed=mask.dense(4, 4)[0, 0])
     assert len(cells(figure)) == 7
+
+
+# --- a known truth -----------------------------------------------------------------------------------------
+
+
+def lines(figure):
+    """The ends of the lines around right cells."""
+    (drawn,) = [c for c in axes_of(figure, "weights")[0].collections if c.get_gid() == "right"]
+    return np.array(drawn.get_segments())
+
+
+def test_right_cells_are_outlined_and_counted():
+    values = weights(5, 7)
+    right = np.zeros((5, 7), dtype=bool)
+    best = values.argmax(1)
+    right[0, best[0]] = right[2, best[2]] = right[3, (best[3] + 1) % 7] = True
+    figure = draw.heatmap(values, truth=torch.tensor(right))
+    assert np.isclose(np.abs(np.diff(lines(figure), axis=1)).sum(), 12)  # three cells of four sides
+    assert sorted(set(lines(figure)[..., 1].ravel())) == [-0.5, 0.5, 1.5, 2.5, 3.5]
+    note = "Outlined: known to be right. Largest weight inside: 2 of the 3 queries that have one."
+    assert note in words(figure)
+    assert faults(figure) == []
+
+
+def test_the_rest_of_the_heatmap_is_as_without_a_truth():
+    values, right = weights(13, 11), weights(13, 11) > 0.2
+    with_truth, without = draw.heatmap(values, truth=right), draw.heatmap(values)
+    one, other = (axes_of(figure, "weights")[0] for figure in (with_truth, without))
+    assert np.array_equal(one.images[0].get_array(), other.images[0].get_array())
+    assert cells(with_truth) == cells(without)
+    assert not [text for text in words(without) if "Outlined" in text]
+
+
+def test_a_truth_finer_than_pixels_keeps_its_cells():
+    right = np.zeros((2003, 2003), dtype=bool)
+    right[701, 1301] = True
+    ends = lines(draw.heatmap(np.eye(2003, dtype=np.float32), truth=right))
+    assert len(ends) == 4
+    low, high = ends.reshape(-1, 2).min(0), ends.reshape(-1, 2).max(0)
+    assert (low < (1301, 701)).all() and (high > (1301, 701)).all() and (high - low < 5).all()
+
+
+def test_a_truth_of_pooled_weights_has_their_shape():
+    call = call_of(*vectors(queries=3, keys=11), cell=4)
+    figure = draw.heatmap(call.map, 2, batch=1, truth=np.array([[True, False, False]]))
+    assert lines(figure).reshape(-1, 2).max(0).tolist() == [3.5, 11.5]
+    assert any("of the 1 rows of cells that have one" in text for text in words(figure))
+    with pytest.raises(ShapeError, match=r"truth must be \(1, 3\) like the weights, got \(3, 11\)"):
+        draw.heatmap(call.map, 2, truth=np.ones((3, 11), dtype=bool))
+
+
+def test_a_truth_must_be_true_or_false():
+    with pytest.raises(ArgumentError, match="truth must be True or False at each place, got float64"):
+        draw.heatmap(np.eye(2), truth=np.eye(2))
+    with pytest.raises(ShapeError, match="truth must be one array, got rows of unequal length"):
+        draw.heatmap(np.eye(2), truth=[[True], [True, False]])

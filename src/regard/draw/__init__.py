@@ -14,9 +14,12 @@ from regard.draw.flow import flow
 from regard.draw.grids import heads
 from regard.draw.heatmaps import heatmap
 from regard.draw.life import life, strip
+from regard.draw.overlay import overlay
+from regard.draw.passage import passage
+from regard.draw.roles import roles
 from regard.draw.series import Panel, series
 
 __all__ = [
-    "Panel", "entropy", "flow", "heads", "heatmap", "life", "positions", "series", "strength", "strip",
-    "structure", "temperatures",
+    "Panel", "entropy", "flow", "heads", "heatmap", "life", "overlay", "passage", "positions", "roles", "series",
+    "strength", "strip", "structure", "temperatures",
 ]  # fmt: skip

@@ -37,6 +37,22 @@ def diverging() -> Colormap:
     return colors.LinearSegmentedColormap.from_list("regard-diverging", stops)
 
 
+@lru_cache(maxsize=1)
+def wash() -> Colormap:
+    """The light part of `sequential`, for what lies under ink; nothing where the weight is 0."""
+    colors = require("matplotlib.colors", extra="draw")
+    stops = sequential()([0.57 * index / 255 for index in range(256)])
+    stops[0, 3] = 0.0
+    return colors.ListedColormap(stops, "regard-wash")
+
+
+@lru_cache(maxsize=1)
+def ink() -> Colormap:
+    """From nothing to ink."""
+    colors = require("matplotlib.colors", extra="draw")
+    return colors.LinearSegmentedColormap.from_list("regard-ink", [(style.INK, 0.0), (style.INK, 1.0)])
+
+
 def graded(count: int) -> list[Any]:
     """Colours for `count` things in order, from dark blue to a yellow that is still visible on white."""
     maps = require("matplotlib", extra="draw").colormaps["viridis"]

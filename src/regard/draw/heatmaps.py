@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from regard.draw import colours, inputs, labels, pictures, style
 from regard.draw.inputs import Array
+from regard.draw.outlines import found, outline
 from regard.draw.pictures import Picture
 from regard.errors import ArgumentError, ShapeError
 from regard.observation import Map, Observation
@@ -33,6 +35,7 @@ def heatmap(
     tokens: Sequence[str] | None = None,
     key_tokens: Sequence[str] | None = None,
     allowed: Array | None = None,
+    truth: Array | None = None,
     values: bool | None = None,
     scale: str = "linear",
     limit: float | None = None,
@@ -49,6 +52,8 @@ def heatmap(
             one label per key will do: queries sit at the end. Left aside where a cell holds several tokens.
         key_tokens: one label per key.
         allowed: `(queries, keys)`, bool: True where the query may attend. The other cells are grey.
+        truth: the weights' shape, bool: the cells that are known to be right are outlined, and the figure says of how
+            many queries the largest weight is on one of them.
         values: write the weight into each cell; None: when there are at most 16 queries and keys. `0` is
             exactly 0.
         scale: `"linear"`, or `"sqrt"`, which shows small weights beside a large one.
@@ -57,19 +62,21 @@ def heatmap(
         title: written above; None: the layer and head where they are known.
 
     Raises:
-        ShapeError: tokens or `allowed` do not fit the weights.
+        ShapeError: tokens, `allowed` or `truth` do not fit the weights.
         ArgumentError: weights that are negative or not finite; an observation without a map, or without
             `head`.
     """
     drawn, known = _picture(weights, head, batch, cell)
     queries, keys = _names(drawn, tokens, key_tokens)
     keep = _allowed(drawn, allowed)
+    right = None if truth is None else inputs.truths("truth", truth, drawn.weights.shape, "weights")
     norm = colours.norm(scale, (drawn.largest or 1.0) if limit is None else limit)
     readable = drawn.cell == 1 and max(drawn.weights.shape) <= READABLE
     write_values = readable if values is None else values
 
     plan = _plan(drawn, queries, keys, write_values, scale)
-    figure, over = style.sheet(*plan.room, title=known if title is None else title)
+    note = "" if right is None else _verdict(drawn, right)
+    figure, over = style.sheet(*plan.room, title=known if title is None else title, note=note)
     shown = drawn.shrunk(plan.height * style.DPI, plan.width * style.DPI, keep)
     axes = style.place(figure, plan.left, plan.top + over, plan.width, plan.height)
     axes.set_gid("weights")
@@ -77,6 +84,9 @@ def heatmap(
     axes.set_xlim(-0.5, drawn.keys - 0.5)
     axes.set_ylim(drawn.first + drawn.queries - 0.5, drawn.first - 0.5)
     _rules(axes, shown.shape, drawn)
+    if right is not None:
+        cells = replace(drawn, weights=right.astype(np.float32)).shrunk(*shown.shape) > 0
+        outline(axes, cells, drawn.extent, 2.0 if max(shown.shape) <= READABLE else 1.2)
     labels.put(axes, plan.keys, across=True, top=True)
     labels.put(axes, plan.queries, across=False)
     _axis_names(figure, plan, over)
@@ -129,6 +139,13 @@ def _allowed(drawn: Picture, allowed: Any) -> Any:
     if keep.shape != drawn.weights.shape:
         raise ShapeError(f"allowed must be {drawn.weights.shape} like the weights, got {keep.shape}")
     return keep != 0
+
+
+def _verdict(drawn: Picture, right: NDArray[np.bool_]) -> str:
+    """What the outline means, and how often the largest weight is inside of it."""
+    hits = [hit for hit in found(drawn.weights, right) if hit is not None]
+    of = "queries" if drawn.cell == 1 else "rows of cells"
+    return f"Outlined: known to be right. Largest weight inside: {sum(hits):,} of the {len(hits):,} {of} that have one."
 
 
 def _bar_name(drawn: Picture, scale: str, *, shrunk: bool) -> str:

@@ -43,17 +43,37 @@ def any_numbers(name: str, array: object) -> Numbers:
         ShapeError: rows of unequal length.
         ArgumentError: these are no numbers.
     """
-    if isinstance(array, Tensor):
-        array = array.detach().cpu()
-        array = (array.float() if array.dtype == torch.bfloat16 else array).numpy()
-    try:
-        values = np.asarray(array)
-    except ValueError as error:
-        raise ShapeError(f"{name} must be one array, got rows of unequal length") from error
+    values = _plain(name, array)
     if values.dtype.kind not in "fiub":
         raise ArgumentError(f"{name} must be a tensor or array of numbers, got {type(array).__name__}")
     floating = values.dtype.kind == "f"
     return values.astype(np.promote_types(values.dtype, np.float32) if floating else np.float64)
+
+
+def truths(name: str, array: object, shape: tuple[int, ...], like: str) -> NDArray[np.bool_]:
+    """The truth values of `array`, which has the shape of what is called `like`.
+
+    Raises:
+        ShapeError: it has another one.
+        ArgumentError: these are no truth values.
+    """
+    values = _plain(name, array)
+    if values.dtype != bool:
+        raise ArgumentError(f"{name} must be True or False at each place, got {values.dtype}")
+    if values.shape != shape:
+        raise ShapeError(f"{name} must be {shape} like the {like}, got {values.shape}")
+    return values
+
+
+def _plain(name: str, array: object) -> NDArray[Any]:
+    """The array as it is, of NumPy."""
+    if isinstance(array, Tensor):
+        array = array.detach().cpu()
+        array = (array.float() if array.dtype == torch.bfloat16 else array).numpy()
+    try:
+        return np.asarray(array)
+    except ValueError as error:
+        raise ShapeError(f"{name} must be one array, got rows of unequal length") from error
 
 
 def token_list(name: str, tokens: Sequence[str], count: int, of: str) -> list[str]:

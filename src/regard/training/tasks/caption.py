@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import affine_grid, grid_sample
 from torch.utils.data import Dataset
 
 from regard.errors import require
@@ -26,6 +27,7 @@ CLEAR = (
     3  # pixels by which two digits lie further apart one way than the other, so that no relation is in doubt
 )
 ONE_IN = 5  # digits that are held out
+BEND = 0.25  # how far a drawing is turned (in radians), sheared and stretched at most
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RELATIONS = ("above", "below", "left of", "right of")
 
@@ -45,9 +47,13 @@ class Scene:
     @property
     def image(self) -> Tensor:
         """`(1, CANVAS, CANVAS)`, from 0 (paper) to 1 (ink)."""
+        return self.drawn([_digits()[0][sample] for sample in self.samples])
+
+    def drawn(self, digits: Sequence[Tensor]) -> Tensor:
+        """The image with other drawings `(SIDE, SIDE)` of the same digits."""
         canvas = torch.zeros(1, CANVAS, CANVAS)
-        for sample, (top, left) in zip(self.samples, self.corners, strict=True):
-            canvas[0, top : top + SIDE, left : left + SIDE] = _digits()[0][sample]
+        for digit, (top, left) in zip(digits, self.corners, strict=True):
+            canvas[0, top : top + SIDE, left : left + SIDE] = digit
         return canvas
 
     @property
@@ -100,10 +106,12 @@ class Scenes(Dataset):
 
     Args:
         scenes: the scenes.
+        bent: whether each drawing is turned, sheared, stretched, moved and inked a little, always in the same way: there
+            are few drawings to learn from.
     """
 
-    def __init__(self, scenes: Sequence[Scene]) -> None:
-        self.scenes, self.vocabulary = scenes, vocabulary()
+    def __init__(self, scenes: Sequence[Scene], *, bent: bool = False) -> None:
+        self.scenes, self.vocabulary, self.bent = scenes, vocabulary(), bent
 
     def __len__(self) -> int:
         return len(self.scenes)
@@ -111,14 +119,14 @@ class Scenes(Dataset):
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         scene = self.scenes[place]
         return {
-            "pixel_values": scene.image,
+            "pixel_values": scene.drawn(_bent(scene.samples, place)) if self.bent else scene.image,
             "labels": torch.tensor([*self.vocabulary.encode(scene.words), END]),
         }
 
 
 def data(count: int, *, size: int | None = None, held: bool = False, seed: int = 0) -> Scenes:
-    """`scenes` as examples."""
-    return Scenes(scenes(count, size=size, held=held, seed=seed))
+    """`scenes` as examples; those to learn from are bent."""
+    return Scenes(scenes(count, size=size, held=held, seed=seed), bent=not held)
 
 
 def vocabulary() -> Vocabulary:
@@ -139,6 +147,22 @@ def _digits() -> tuple[Tensor, tuple[int, ...]]:
     """scikit-learn's digits `(samples, 8, 8)` from 0 to 1 (Alpaydin and Kaynak 1998, UCI), and what they are."""
     found = require("sklearn.datasets", extra="tasks").load_digits()
     return torch.from_numpy(found.images).float() / 16, tuple(map(int, found.target))
+
+
+def _bent(samples: tuple[int, ...], seed: int) -> Tensor:
+    """The drawings `(samples, SIDE, SIDE)`, each bent in its own way."""
+    draw = np.random.default_rng(seed)
+    turn, shear = draw.uniform(-BEND, BEND, (2, len(samples)))
+    wide, high = draw.uniform(1 - BEND / 2, 1 + BEND / 2, (2, len(samples)))
+    right, down = draw.uniform(-0.15, 0.15, (2, len(samples)))  # of half a side: about half a pixel
+    cos, sin = np.cos(turn), np.sin(turn)
+    affine = np.array([[wide * cos, wide * (shear - sin), right], [high * sin, high * cos, down]])
+    grid = affine_grid(
+        torch.from_numpy(affine).float().permute(2, 0, 1), [len(samples), 1, SIDE, SIDE], align_corners=False
+    )
+    moved = grid_sample(_digits()[0][list(samples)][:, None], grid, align_corners=False)[:, 0]
+    ink = torch.from_numpy(draw.uniform(0.8, 1.2, (len(samples), 1, 1))).float()
+    return (moved * ink).clamp(max=1)
 
 
 def _named(digit: int) -> tuple[str, str]:

@@ -82,16 +82,31 @@ class Rows(Dataset):
 
     Args:
         rows: `(count, context)`.
+        copies: how many rows of random tokens over and over come after them (see `copied`). They reward looking back,
+            which a small model learns late from plain text.
     """
 
-    def __init__(self, rows: Tensor) -> None:
-        self.rows = rows
+    def __init__(self, rows: Tensor, copies: int = 0) -> None:
+        self.rows, self.copies = rows, copies
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.rows) + self.copies
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
+        if place >= len(self.rows):
+            return copied(self.rows.shape[1], place - len(self.rows))
         return {"input_ids": self.rows[place], "labels": self.rows[place]}
+
+
+def copied(context: int, seed: int) -> dict[str, Tensor]:
+    """A row of one random span over and over, each `(context,)`; its first copy, which none can predict, is no label."""
+    generator = torch.Generator().manual_seed(seed)
+    length = int(torch.randint(context // 16, context // 2, (1,), generator=generator))
+    span = torch.randint(1, VOCABULARY, (length,), generator=generator)
+    row = torch.cat([torch.tensor([FILE_ID]), span.repeat(context // length + 1)])[:context]
+    labels = row.clone()
+    labels[: length + 1] = IGNORED
+    return {"input_ids": row, "labels": labels}
 
 
 def hide(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:

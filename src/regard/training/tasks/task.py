@@ -170,5 +170,6 @@ def _told(run: Run) -> Card:
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
         "loss": list(run.losses.values())[-1] if run.losses else None,
+        "losses": {str(step): round(loss, 4) for step, loss in run.losses.items()},
         "held_out_loss": list(run.evaluations.values())[-1] if run.evaluations else None,
     }

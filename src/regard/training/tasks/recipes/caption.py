@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
+
 from regard.models import ImageToTextConfig, ImageToTextForConditionalGeneration
 from regard.training.recipe import Recipe
 from regard.training.tasks import caption, scoring
@@ -12,20 +14,26 @@ from regard.training.tasks.task import Card, Data, Task
 
 PATCH = 4  # pixels: a digit lies on four patches to nine
 LONGEST = 20  # tokens that are written
-RECIPE = Recipe(steps=8000, batch=128, learning_rate=1e-3, decay=0.05, log_every=100, save_every=2000)
-QUICK = Recipe(steps=300, batch=48, learning_rate=1e-3, decay=0.05, log_every=20)
+RECIPE = Recipe(
+    steps=4000, batch=64, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=50, save_every=1000
+)
+QUICK = Recipe(steps=300, batch=32, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=20)
 SCENES = {False: (60_000, 2000), True: (5000, 200)}  # to train on, held out; by quick
 
 
 def build(words: int) -> ImageToTextForConditionalGeneration:
     """Three layers for the image and two for the text, of four heads, 128 wide."""
-    side = (caption.CANVAS, caption.CANVAS)
-    return ImageToTextForConditionalGeneration(
+    model = ImageToTextForConditionalGeneration(
         ImageToTextConfig(
-            vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.1, length=32, image=side,
-            patch=PATCH, channels=1, **SPECIAL,
+            vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.1, length=32,
+            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, channels=1, init="xavier", **SPECIAL,
         )
     )  # fmt: skip
+    # As small as BERT's they would be almost nothing: where a digit lies would be learned much later.
+    for part in (model.encoder.positions, model.decoder.embedding.positions):
+        nn.init.normal_(part.weight, std=0.5)
+    nn.init.xavier_uniform_(model.encoder.patches.weight)
+    return model
 
 
 def data(quick: bool, words: Any) -> Data:

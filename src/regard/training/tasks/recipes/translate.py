@@ -17,9 +17,9 @@ from regard.training.tasks.recipes.common import SPECIAL, crossing, share, writt
 from regard.training.tasks.task import Card, Data, Task
 
 LONGEST = 40  # tokens that are written
-RECIPE = Recipe(steps=4000, batch=128, learning_rate=1e-3, decay=0.01, log_every=50, save_every=1000)
+RECIPE = Recipe(steps=3000, batch=64, learning_rate=1e-3, decay=0.01, log_every=50, save_every=1000)
 QUICK = Recipe(steps=400, batch=64, learning_rate=2e-3, decay=0.01, log_every=20)
-RECURRENT = Recipe(steps=3000, batch=128, learning_rate=2e-3, decay=0.01, log_every=50, save_every=1000)
+RECURRENT = Recipe(steps=3000, batch=64, learning_rate=1e-2, decay=0.01, log_every=50, save_every=1000)
 PAIRS = {False: (100_000, 2000), True: (10_000, 200)}  # to train on, held out; by quick
 
 

@@ -1,0 +1,73 @@
+"""What each head did at each step of its training, as a row of colour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from regard.analysis import ROLES
+from regard.analysis import roles as named
+from regard.draw import labels, style
+from regard.draw.chart import Entry, beside, legend
+from regard.draw.panels import TALL, corner, panels
+from regard.draw.pictures import short
+from regard.errors import RecordError, require
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from regard.training.life import Life
+
+NOTE = "Probes from left to right, at these steps of training; 0 is before the first update."
+COLOURS = dict(zip(
+    ("previous token", "first token", "itself", "one key", "nearby", "even", "mixed"),
+    ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F3E3B0", "#CDD3DA"),
+    strict=True,
+))  # fmt: skip
+RULED = 24  # heads of a layer up to which a white line stands between two of them
+
+
+def roles(life: Life, *, title: str | None = None) -> Figure:
+    """Draw the role of every head along the steps of its training: `regard.analysis.roles`.
+
+    A panel per layer, a row per head, a column per probe; the figure says what the roles that occur mean.
+
+    Args:
+        life: as `regard.training.train` kept it.
+        title: written above.
+
+    Raises:
+        RecordError: the life is empty, or a statistic that a role is told by was not kept.
+    """
+    if not life.steps or not life.layers:
+        raise RecordError("a life that is drawn must have at least one step and one layer, got none")
+    found = named(life)
+    occurring = [role for role in ROLES if (found == role).any()]
+    entries = [Entry(role, COLOURS[role], "block") for role in occurring]
+    names = short([layer.name for layer in life.layers], [layer.kind for layer in life.layers])
+    figure, made, width = panels(
+        [(name, "") for name in names],
+        (0, len(life.steps) - 1),
+        names=("step of training", "head"),
+        beside=(beside(entries), len(entries) * 0.2 + 0.1),
+        title="What each head does" if title is None else title,
+        note="\n".join([*(f"{role}: {ROLES[role]}" for role in occurring), NOTE]),
+        numbers=life.steps,
+    )
+    rgb = require("matplotlib.colors", extra="draw").to_rgb
+    for place, axes in enumerate(made):
+        own = found[:, life.heads_of(place)].T
+        heads, steps = own.shape
+        cells = np.array([[rgb(COLOURS[role]) for role in row] for row in own])
+        extent = (-0.5, steps - 0.5, heads - 0.5, -0.5)
+        axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
+        if heads <= RULED:
+            axes.hlines(np.arange(1, heads) - 0.5, -0.5, steps - 0.5, color="white", linewidth=1.0)
+        if axes.yaxis.get_tick_params()["labelleft"]:
+            pitch = width * TALL / heads * style.POINTS
+            labels.put(axes, labels.of_positions(0, heads - 1, pitch, across=False), across=False)
+        else:
+            axes.set_yticks([])
+    legend(corner(made), entries, width, width * TALL)
+    return figure
