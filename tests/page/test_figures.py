@@ -111,7 +111,7 @@ def test_a_figure_without_words_is_told_by_its_caption():
     figure.subplots().plot([1, 2])
     assert embed.said(figure) == ""
     assert 'alt="A line"' in embed.figure(figure, "A line")
-    figure.suptitle("word " * 100)
+    figure.suptitle("word " * 200)
     assert len(embed.said(figure)) <= embed.WORDS and embed.said(figure).endswith("word…")
 
 

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from html import unescape
 from io import BytesIO
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from draw.test_life import lived
+from lives import random_life
 from page.reading import parse
 from page.test_figures import as_grey, pictures
 from regard import draw
@@ -121,6 +123,19 @@ def test_its_pictures_are_those_of_draw(small):
         size = (701, 303)
         shown, wanted = as_grey(content, size), as_grey(truth.getvalue(), size)
         assert wanted.std() > 10 and np.abs(shown - wanted).mean() < 1
+
+
+def test_the_roles_are_there_if_they_can_be_told():
+    own = random_life(probes=7, layers=2, heads=3)
+    html = life(own, title="")
+    assert "What each head does" in html and "roles" in [name for name, _ in drawings(own)]
+    (alt,) = re.findall(r"What each head does.*?alt=\"([^\"]*)", html)
+    drawn = draw.roles(own, title="")
+    assert unescape(alt) == embed.said(drawn) and "one key: largest weight 0.7 or more" in alt
+    assert pictures(html)[0] == pictures(embed.figure(drawn, ""))[0]
+    for unkept in (replace(own, statistics=("entropy", *own.statistics[1:])), lived(statistics=NAMES)):
+        assert "What each head does" not in life(unkept, title="")
+        assert "roles" not in [name for name, _ in drawings(unkept)]
 
 
 def test_hostile_names_stay_text():

@@ -22,7 +22,7 @@ TALLEST = 760  # pixels: a picture and its caption are seen at a glance
 SHARP = 2 * CSS_PIXELS  # dots in an inch, for screens of two dots a pixel
 MOST_SVG = 250_000  # bytes up to which a figure stays lines and letters, which are sharp at every size
 SMALL = 132  # dots in an inch of a small picture
-WORDS = 300  # characters of what a figure says
+WORDS = 600  # characters of what a figure says
 
 # Letters as outlines, so that no font is needed; no file beside the SVG; the sheet as wide as the figure says.
 _WHOLE = {

@@ -91,6 +91,8 @@ def drawings(life: Life, loss: Mapping[int, float] | None = None) -> Iterator[tu
     """The figures of a life, each with a name for its file."""
     if loss:
         yield "loss", _losses(loss, title="loss")
+    if roles := _roles(life):
+        yield "roles", roles
     for name in life.statistics:
         yield name.replace("_", "-"), draw.life(life, name)
     for place, layer in enumerate(life.layers if life.pictured else ()):
@@ -113,6 +115,7 @@ def _part(part: Part, number: int, several: bool) -> str:
     """One model: what it is, and its panels."""
     panels = [
         ("What the model learned", *_learned(part.loss)),
+        ("What each head does", *_does(part.life)),
         ("How focused each head is", *_focus(part.life)),
         ("More numbers of every head", *_others(part.life)),
         ("The maps of every head", *_maps(part.life)),
@@ -157,6 +160,22 @@ def _losses(loss: Mapping[int, float], title: str = "") -> Figure:
     logs = "x" * (steps[0] > 0) + "y" * (min(values) > 0)
     line = {"training loss": (steps, values)}
     return draw.series([draw.Panel("", "step of training", "loss", line, logs)], title=title)
+
+
+def _does(life: Life) -> tuple[str, str]:
+    made = _roles(life, title="")
+    hint = (
+        "Where most of its attention goes, in a word. Where the colour changes, the head does something new."
+    )
+    return ("", "") if made is None else (hint, _drawn(embed.figure(made, "")))
+
+
+def _roles(life: Life, title: str | None = None) -> Figure | None:
+    """The roles of the heads; None where a statistic that they are told by was not kept."""
+    try:
+        return draw.roles(life, title=title)
+    except RecordError:
+        return None
 
 
 def _focus(life: Life) -> tuple[str, str]:
