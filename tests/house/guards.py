@@ -32,6 +32,7 @@ LAYERS = (
     ("analysis",),
     ("draw", "page"),
     ("explorer",),
+    ("looks",),
     ("embedded", "cli", "__main__", "__init__"),
 )
 READS_REFERENCE = {"cli"}  # `regard verify`; nobody else inside the package

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from rich.table import Table
 from regard.errors import ArgumentError, require
 
 if TYPE_CHECKING:
-    from regard.training.tasks.looks import Looked
+    from regard.looks import Looked
 
 LOOKED = ("translate", "bottleneck", "answer", "summarise", "caption")
 """The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
@@ -50,7 +49,9 @@ def read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as error:
-        raise ArgumentError(f"the file must be one that can be read, got {str(file)!r}: {error.strerror}") from error
+        raise ArgumentError(
+            f"the file must be one that can be read, got {str(file)!r}: {error.strerror}"
+        ) from error
     except UnicodeDecodeError as error:
         raise ArgumentError(
             f"the file must hold UTF-8 text, got {str(file)!r}, which does not at byte {error.start}"
@@ -60,7 +61,7 @@ def read(file: Path) -> str:
 def told(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Looked:
     """Run a trained model of a task on an input and print what came of it."""
     require("transformers", extra="train").utils.logging.disable_progress_bar()
-    from regard.training.tasks import looks
+    from regard import looks
 
     found = source if task == "caption" or not isinstance(source, Path) else read(source)
     looked = looks.look(task, found, model=only, into=to)
@@ -75,12 +76,3 @@ def told(console: Console, task: str, source: str | Path | None, only: str | Non
     for note in looked.notes:
         console.print(escape(note), highlight=False)
     return looked
-
-
-def written(looked: Looked, folder: Path) -> Iterator[Path]:
-    """Write the figures of a look into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for place, (_, figure) in enumerate(looked.figures):
-        path = folder / f"attention{place or ''}.png"
-        figure.savefig(path)
-        yield path

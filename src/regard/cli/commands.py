@@ -7,7 +7,7 @@ from regard.errors import require
 typer = require("typer", extra="look")
 require("rich", extra="look")
 
-from regard.cli import bench, look, train, verify  # noqa: E402  (they import typer, which is an extra: say so first)
+from regard.cli import bench, life, look, train, verify  # noqa: E402  (they import typer, which is an extra: say so first)
 
 app = typer.Typer(
     help="Regard shows what attention does, in any PyTorch model, at any length.",
@@ -17,5 +17,6 @@ app = typer.Typer(
 )
 app.command("look")(look.look)
 app.command("train")(train.train)
+app.command("life")(life.life)
 app.command("bench")(bench.bench)
 app.command("verify")(verify.verify)

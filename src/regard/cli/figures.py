@@ -1,8 +1,8 @@
-"""Writes the figures of a record to a folder. Knows file names; `regard.draw` knows how to draw."""
+"""Writes the figures of a record or a life to a folder. Knows file names; `regard.draw` knows how to draw."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 FORMATS = ("png", "svg", "pdf")
 
 
-def write(record: Record, folder: Path) -> list[Path]:
-    """Save every figure as PNG, SVG and PDF.
+def write(named: Iterable[tuple[str, Figure]], folder: Path, formats: Sequence[str] = FORMATS) -> list[Path]:
+    """Save every figure in every format, under its name.
 
     Returns:
         The paths written.
@@ -27,8 +27,8 @@ def write(record: Record, folder: Path) -> list[Path]:
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in _figures(record):
-            for suffix in FORMATS:
+        for name, figure in named:
+            for suffix in formats:
                 written.append(folder / f"{name}.{suffix}")
                 figure.savefig(written[-1], dpi=160)
     except OSError as error:
@@ -38,7 +38,8 @@ def write(record: Record, folder: Path) -> list[Path]:
     return written
 
 
-def _figures(record: Record) -> Iterator[tuple[str, Figure]]:
+def of_record(record: Record) -> Iterator[tuple[str, Figure]]:
+    """All heads, their entropy, the shape of the model, and the head with the least entropy."""
     from regard import draw
 
     yield "heads", draw.heads(record)

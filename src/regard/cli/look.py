@@ -44,7 +44,9 @@ def look(
     ] = None,
     text: Annotated[
         str | None,
-        typer.Argument(help="The text to read, or a task's file (for caption, a picture); without one, an example."),
+        typer.Argument(
+            help="The text to read, or a task's file (for caption, a picture); without one, an example."
+        ),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Read the text from this file.")] = None,
     report: Annotated[Path, typer.Option(help="Where the HTML report goes.")] = Path("regard-report.html"),
@@ -62,7 +64,7 @@ def look(
         seen = answers.told(console, model, answers.given(text, file), only, to)
         _told(console, seen.record, report, record, seen.figures)
         if figures is not None:
-            _each(console, answers.written(seen, figures))
+            _figures(console, [("attention", figure) for _, figure in seen.figures], figures)
         return
     if only is not None or to is not None:
         raise ArgumentError(f"--only and --to belong to the tasks {', '.join(LOOKED)}, got none of them")
@@ -81,16 +83,16 @@ def look(
     _print(console, seen)
     _told(console, seen, report, record)
     if figures is not None:
-        from regard.cli import figures as drawn
+        from regard.cli.figures import of_record
 
-        _each(console, drawn.write(seen, figures))
+        _figures(console, of_record(seen), figures)
 
 
 def _told(
     console: Console, seen: Record, report: Path, record: Path | None, figures: Sequence[tuple[str, Any]] = ()
 ) -> None:
     """Write the report, and the record where it is wanted."""
-    _write(report, _html(seen, figures))
+    write(report, _html(seen, figures), "report")
     if record is not None:
         seen.save(record)
         console.print(f"The record: {record}")
@@ -185,16 +187,23 @@ def _html(record: Record, figures: Sequence[tuple[str, Any]]) -> str:
     return report(record, figures=figures)
 
 
-def _write(path: Path, content: str) -> None:
+def write(path: Path, content: str, what: str) -> None:
+    """Write a page, of which errors speak as `what`, and the folders above it.
+
+    Raises:
+        ModelError: it cannot be written there.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
     except OSError as error:
         raise ModelError(
-            f"the report must go where files can be written, got {str(path)!r}: {error.strerror}"
+            f"the {what} must go where files can be written, got {str(path)!r}: {error.strerror}"
         ) from error
 
 
-def _each(console: Console, paths: Iterable[Path]) -> None:
-    for path in paths:
+def _figures(console: Console, drawn: Iterable[tuple[str, Any]], folder: Path) -> None:
+    from regard.cli import figures
+
+    for path in figures.write(drawn, folder):
         console.print(f"A figure: {path}", highlight=False)

@@ -1,28 +1,31 @@
-"""Fills the page's template: header, words, data and scripts in one string.
+"""`report`: header, words, data and scripts of one record, in one page.
 
-Knows HTML and what must be escaped; it does not know what the numbers are.
+Knows how numbers are told in words; it does not know how they are packed.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-import re
-from html import escape
-from importlib import resources
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from regard.errors import ArgumentError, RecordError
+from regard.page import embed
 from regard.page.describe import describe
 from regard.page.encode import DECADES, F16_ERROR, LOG8_ERROR, Numbers
+from regard.page.frame import count, fill, page, pairs, text
 from regard.page.pictures import plan
 from regard.record import Record
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SCRIPTS = ("decode", "colour", "tokens", "text", "grid", "large", "charts", "table", "report")
 
 
-def report(record: Record, *, title: str | None = None, rows: int = 8) -> str:
+def report(
+    record: Record, *, title: str | None = None, rows: int = 8, figures: Sequence[tuple[str, Figure]] = ()
+) -> str:
     """One self-contained HTML page: it loads nothing, opens from disk and stays a few megabytes at any length.
 
     It holds the tokens, shaded by the weights of the token under the pointer; all heads as small maps; one head large;
@@ -33,9 +36,11 @@ def report(record: Record, *, title: str | None = None, rows: int = 8) -> str:
         record: what `watch` gave.
         title: the page's heading; the model's name when None.
         rows: how many rows of a batch to carry at most.
+        figures: captions with what `regard.draw` or matplotlib drew: a finding, to be seen at a glance. They stand
+            above everything else, as SVG, or as PNG where that would be large.
 
     Raises:
-        ArgumentError: `rows` is less than 1.
+        ArgumentError: `rows` is less than 1, or `figures` are no such pairs.
         RecordError: the record holds no attention call.
     """
     if rows < 1:
@@ -46,61 +51,34 @@ def report(record: Record, *, title: str | None = None, rows: int = 8) -> str:
     rows = min(rows, *(call.sizes.batch for call in calls))
     numbers = Numbers()
     description = describe(record, plan(calls, rows), rows, numbers)
-    style = _asset("report.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(_asset(f"{name}.js") for name in _SCRIPTS) + "})();\n"
     heading = title or str(record.info.get("model") or "Attention")
     parts = {
-        "policy": f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src {_digest(style)}; script-src {_digest(script)}",
-        "title": _text(heading),
-        "style": style,
-        "script": script,
+        "title": text(heading),
         "lede": _lede(description),
-        "facts": _pairs(_facts(record, description)),
+        "facts": pairs(_facts(record, description)),
+        "figures": embed.figures(figures),
         "glossary": _glossary(description),
-        "precision": "".join(f"<li>{_text(line)}</li>" for line in _precision(description, numbers)),
-        "settings": _pairs(_settings(record)),
+        "precision": "".join(f"<li>{text(line)}</li>" for line in _precision(description, numbers)),
+        "settings": pairs(_settings(record)),
         "description": _json(description),
         "numbers": numbers.text(),
     }
-    # One pass, so that nothing inserted is searched for markers again.
-    return re.sub(r"@@(\w+)@@", lambda marker: parts[marker[1]], _asset("report.html"))
-
-
-def _asset(name: str) -> str:
-    return resources.files("regard.page").joinpath("assets", name).read_text("utf-8")
-
-
-def _digest(content: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
-
-
-def _text(text: object) -> str:
-    """Escaped; what cannot be encoded (a lone surrogate) becomes a question mark, so that the page can be written."""
-    return escape(str(text).encode("utf-8", "replace").decode("utf-8"))
+    return page(heading, fill("report", parts), styles=("page", "report"), scripts=_SCRIPTS)
 
 
 def _json(value: Any) -> str:
     """JSON that no HTML parser can mistake for markup."""
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _pairs(pairs: list[tuple[str, str]]) -> str:
-    return "".join(f"<div><dt>{_text(name)}</dt><dd>{_text(value)}</dd></div>" for name, value in pairs)
-
-
-def _count(number: int, word: str, several: str = "") -> str:
-    return f"{number:,} {word if number == 1 else several or word + 's'}".replace(",", "\u202f")
+    packed = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return packed.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _lede(description: dict[str, Any]) -> str:
     calls, heads = description["calls"], len(description["heads"])
     alone = len(description["sections"]) == 1
-    tokens = f" for {_count(max(call['keys'] for call in calls), 'token')}" if alone else ""
+    tokens = f" for {count(max(call['keys'] for call in calls), 'token')}" if alone else ""
     return (
         f"For every token of a text, an attention head decides how much to look at each of the others. "
-        f"This page shows what {_count(heads, 'head')} decided{tokens}. "
+        f"This page shows what {count(heads, 'head')} decided{tokens}. "
         f"<b>Pick a head, then point at a token.</b>"
     )
 
@@ -112,7 +90,7 @@ def _facts(record: Record, description: dict[str, Any]) -> list[tuple[str, str]]
     batch, shown = description["batch"], description["sequences"]
     if batch > 1:
         facts.append(
-            ("Batch", _count(batch, "sequence") + (f", the first {shown} shown" if shown < batch else ""))
+            ("Batch", count(batch, "sequence") + (f", the first {shown} shown" if shown < batch else ""))
         )
     if record.info.get("text"):
         facts.append(("Text", " ".join(str(record.info["text"]).split())[:160]))
@@ -126,17 +104,15 @@ def _extent(section: dict[str, Any], calls: list[dict[str, Any]]) -> str:
     own = [calls[place] for place in section["calls"]]
     heads = {call["heads"] for call in own}
     shape = (
-        f" × {_count(heads.pop(), 'head')}"
-        if len(heads) == 1
-        else f", {_count(len(section['heads']), 'head')}"
+        f" × {count(heads.pop(), 'head')}" if len(heads) == 1 else f", {count(len(section['heads']), 'head')}"
     )
     queries, keys = max((call["queries"], call["keys"]) for call in own)
     size = (
-        _count(keys, "token")
+        count(keys, "token")
         if queries == keys
-        else f"{_count(queries, 'query', 'queries')} × {_count(keys, 'key')}"
+        else f"{count(queries, 'query', 'queries')} × {count(keys, 'key')}"
     )
-    return f"{_count(len(own), 'layer')}{shape}, {size}"
+    return f"{count(len(own), 'layer')}{shape}, {size}"
 
 
 def _settings(record: Record) -> list[tuple[str, str]]:
@@ -157,8 +133,8 @@ def _glossary(description: dict[str, Any]) -> str:
     lines = []
     for word in description["statistics"].values():
         lines.append(
-            f"<div><dt>{_text(word['title'])}</dt><dd>{_text(word['meaning'])} "
-            f"<span>{_text(word['formula'])} · {_text(word['unit'])}</span></dd></div>"
+            f"<div><dt>{text(word['title'])}</dt><dd>{text(word['meaning'])} "
+            f"<span>{text(word['formula'])} · {text(word['unit'])}</span></dd></div>"
         )
     return "".join(lines)
 

@@ -81,7 +81,9 @@ class Documents(Dataset):
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         document, rows = self.documents[place], self._rows(place)
-        worth = [rouge1(sentence, document.summary) for sentence, _ in zip(document.sentences, rows, strict=False)]
+        worth = [
+            rouge1(sentence, document.summary) for sentence, _ in zip(document.sentences, rows, strict=False)
+        ]
         ids = torch.tensor([number for row in rows for number in row])
         labels = torch.zeros(len(ids))
         labels[ids == END] = torch.tensor(worth)

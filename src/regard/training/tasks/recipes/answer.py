@@ -19,10 +19,20 @@ from regard.training.tasks.words import PAD
 from regard.watch import watch
 
 RECIPE = Recipe(
-    steps=5000, batch=64, learning_rate=1e-3, beta2=0.98, decay=0.01, precision="bfloat16", log_every=50, save_every=500
+    steps=5000,
+    batch=64,
+    learning_rate=1e-3,
+    beta2=0.98,
+    decay=0.01,
+    precision="bfloat16",
+    log_every=50,
+    save_every=500,
 )
 QUICK = Recipe(steps=250, batch=32, learning_rate=1e-3, decay=0.01, precision="bfloat16", log_every=20)
-STORIES = {False: (300_000, 1000), True: (8000, 100)}  # to train on; held out with one fact and with two; by quick
+STORIES = {
+    False: (300_000, 1000),
+    True: (8000, 100),
+}  # to train on; held out with one fact and with two; by quick
 
 
 def build(words: int) -> EncoderForMaskedLM:

@@ -16,11 +16,22 @@ from regard.training.tasks.words import PAD
 from regard.watch import watch
 
 RECIPE = Recipe(
-    steps=600, batch=64, learning_rate=2e-3, warmup=0.1, decay=0.1, schedule="linear", log_every=20, save_every=200
+    steps=600,
+    batch=64,
+    learning_rate=2e-3,
+    warmup=0.1,
+    decay=0.1,
+    schedule="linear",
+    log_every=20,
+    save_every=200,
 )
-QUICK = Recipe(steps=100, batch=32, learning_rate=2e-3, warmup=0.1, decay=0.1, schedule="linear", log_every=10)
+QUICK = Recipe(
+    steps=100, batch=32, learning_rate=2e-3, warmup=0.1, decay=0.1, schedule="linear", log_every=10
+)
 HELD = {False: 1000, True: 60}  # held-out documents that are scored, at most; by quick
-SCORED = 4  # sentences that a document has at least to be scored: with two or three, the first is hard to miss
+SCORED = (
+    4  # sentences that a document has at least to be scored: with two or three, the first is hard to miss
+)
 
 
 def build(words: int) -> EncoderForPointing:
@@ -75,9 +86,7 @@ def chosen(model: Any, data: Data) -> list[int]:
         (call,) = record
         assert call.argmax is not None, "it was asked for"
         strongest = call.argmax[:, 0, 0].tolist()
-        found += [
-            int(data.held.sentences(place)[key]) for place, key in zip(places, strongest, strict=True)
-        ]
+        found += [int(data.held.sentences(place)[key]) for place, key in zip(places, strongest, strict=True)]
     return found
 
 

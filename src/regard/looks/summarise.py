@@ -11,10 +11,10 @@ from torch import Tensor
 
 from regard import draw
 from regard.errors import ArgumentError
+from regard.looks.looked import MAP, Looked
 from regard.record import Record
 from regard.training.tasks import kept, scoring, summarise
 from regard.training.tasks.docstrings import Document
-from regard.training.tasks.looks.looked import MAP, Looked
 from regard.training.tasks.words import END, SPECIAL, UNKNOWN, Vocabulary
 from regard.watch import watch
 
@@ -122,7 +122,9 @@ def _told(
     unknown = float((ids == UNKNOWN).float().mean())
     notes += (f"What spoke for it, by the rollout from its end: {', '.join(why)}.",)
     if unknown > 0.3:
-        notes += (f"{unknown:.0%} of the words are unknown to the model, which has read English docstrings only.",)
+        notes += (
+            f"{unknown:.0%} of the words are unknown to the model, which has read English docstrings only.",
+        )
     if len(share) < len(texts):
         notes += (f"The last {len(texts) - len(share)} sentences were left out: they are too long.",)
     strongest = set(share.argsort(descending=True)[:SHOWN].tolist())

@@ -72,7 +72,11 @@ def _at(day: datetime, clock: re.Match[str]) -> datetime | None:
         if not 1 <= hour <= 12:
             return None
         hour = hour % 12 + 12 * (clock[4].lower() == "pm")
-    return day.replace(hour=hour, minute=minute, second=second) if hour < 24 and max(minute, second) < 60 else None
+    return (
+        day.replace(hour=hour, minute=minute, second=second)
+        if hour < 24 and max(minute, second) < 60
+        else None
+    )
 
 
 def _letters(parts: tuple[str, ...]) -> str:

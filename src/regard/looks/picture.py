@@ -40,7 +40,9 @@ def canvas(path: Path) -> tuple[Tensor, tuple[str, ...]]:
     except FileNotFoundError:
         raise ArgumentError(f"the picture must be a file, and there is no {str(path)!r}") from None
     except (OSError, ValueError, image.DecompressionBombError) as error:
-        raise ArgumentError(f"the picture must be one that Pillow reads, got {str(path)!r}: {error}") from None
+        raise ArgumentError(
+            f"the picture must be one that Pillow reads, got {str(path)!r}: {error}"
+        ) from None
     notes: tuple[str, ...] = ()
     width, height = flat.size
     if (width, height) != (CANVAS, CANVAS):

@@ -7,11 +7,11 @@ from pathlib import Path
 from torch import Tensor
 
 from regard import draw
+from regard.looks.looked import FOUND, Looked, write
+from regard.looks.picture import canvas
 from regard.record import Call, Record
 from regard.training.tasks import caption, kept
 from regard.training.tasks.caption import Scene
-from regard.training.tasks.looks.looked import FOUND, Looked, write
-from regard.training.tasks.looks.picture import canvas
 from regard.training.tasks.recipes.caption import LONGEST, PATCH
 
 SIDE = caption.CANVAS // PATCH  # patches, each way

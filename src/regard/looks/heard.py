@@ -12,7 +12,9 @@ from regard.training.tasks import stories
 from regard.training.tasks.answer import Question, questions
 from regard.training.tasks.stories import World
 
-_SENTENCE = re.compile(rf"({'|'.join(stories.PEOPLE)}) ([a-z ]+) the ([a-z]+)(?: to ({'|'.join(stories.PEOPLE)}))?\s*\.?")
+_SENTENCE = re.compile(
+    rf"({'|'.join(stories.PEOPLE)}) ([a-z ]+) the ([a-z]+)(?: to ({'|'.join(stories.PEOPLE)}))?\s*\.?"
+)
 
 
 def answer_to(question: str, sentences: Sequence[str]) -> Question | None:

@@ -8,11 +8,11 @@ import torch
 
 from regard import draw
 from regard.errors import ArgumentError
+from regard.looks.heard import answer_to
+from regard.looks.looked import FOUND, MAP, SURE, Looked
 from regard.record import Record
 from regard.training.tasks import answer, kept, scoring
 from regard.training.tasks.answer import Story
-from regard.training.tasks.looks.heard import answer_to
-from regard.training.tasks.looks.looked import FOUND, MAP, SURE, Looked
 from regard.training.tasks.words import Vocabulary
 from regard.watch import watch
 
@@ -61,8 +61,12 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
     if not found[-1].endswith("?"):
         raise ArgumentError(f"the story must end in a question, got {found[-1]!r}: ask {ASKS}")
     if not 2 <= len(found) <= MOST + 1:
-        raise ArgumentError(f"the story must have 1 to {MOST} sentences before its question, got {len(found) - 1}")
-    *sentences, question = (f"{each[:-1].strip()} {each[-1]}" if each[-1] in ".?!" else each for each in found)
+        raise ArgumentError(
+            f"the story must have 1 to {MOST} sentences before its question, got {len(found) - 1}"
+        )
+    *sentences, question = (
+        f"{each[:-1].strip()} {each[-1]}" if each[-1] in ".?!" else each for each in found
+    )
     return tuple(sentences), question[0].lower() + question[1:]
 
 
@@ -82,7 +86,9 @@ def _mass(model: str, record: Record, told: Story, row: int) -> tuple[str, torch
     best = kept.card("answer", model)["scores"]["support"]["best"]
     of = answer.sentence_of(told)
     if best["layer"] == "rollout":
-        return "the rollout through all layers", scoring.masses(scoring.rollout(record)[row], of, len(told.sentences))
+        return "the rollout through all layers", scoring.masses(
+            scoring.rollout(record)[row], of, len(told.sentences)
+        )
     weight = record[best["layer"]].weights(int(best["head"]), slice(row, row + 1))[0]
     return f"{best['layer']}, head {best['head']}", scoring.masses(weight, of, len(told.sentences))
 
@@ -106,7 +112,9 @@ def _told(
     if sure < SURE:
         notes += (f"The model is not sure: it gave its answer a probability of {sure:.2f}.",)
     if len(told.sentences) > answer.LONGEST:
-        notes += (f"It learned from stories of at most {answer.LONGEST} sentences; this one has {len(told.sentences)}.",)
+        notes += (
+            f"It learned from stories of at most {answer.LONGEST} sentences; this one has {len(told.sentences)}.",
+        )
     if right is None:
         notes += ("The story does not tell the answer, so it cannot be checked.",)
     elif right != told.answer:

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from regard.errors import ArgumentError
+from regard.looks.looked import FOUND, Looked, Written, readable, write
+from regard.looks.recognise import recognise
 from regard.record import Call
 from regard.training.tasks import kept, tasks, translate
-from regard.training.tasks.looks.looked import FOUND, Looked, Written, readable, write
-from regard.training.tasks.looks.recognise import recognise
 from regard.training.tasks.pairs import Pair
 from regard.training.tasks.words import END, Vocabulary, pieces
 
@@ -73,7 +73,12 @@ def _best(task: str, model: str, written: Written) -> tuple[Call, int]:
 
 
 def _told(
-    text: str, source: tuple[str, ...], written: Written, words: Vocabulary, pair: Pair | None, best: tuple[Call, int]
+    text: str,
+    source: tuple[str, ...],
+    written: Written,
+    words: Vocabulary,
+    pair: Pair | None,
+    best: tuple[Call, int],
 ) -> Looked:
     from regard import draw
 
@@ -94,11 +99,17 @@ def _told(
         notes += (f"This is wrong: it should be {str(pair.target)!r}.",)
     if truth is not None:
         known = [mark for mark in marks if mark is not None]
-        notes += (f"Attention was on the right word for {sum(known)} of {len(known)} words that have a partner.",)
+        notes += (
+            f"Attention was on the right word for {sum(known)} of {len(known)} words that have a partner.",
+        )
     caption = f"Where {call.layer}, head {head}, looked while it wrote each word of {said!r}."
     names = [readable(word) for word in target], [readable(word) for word in source]
-    figure = draw.heatmap(weights, tokens=names[0], key_tokens=names[1], truth=truth, title=f"{text} → {said}")
-    return Looked(said, ("written", "looked at", "weight", ""), rows, notes, written.record, ((caption, figure),))
+    figure = draw.heatmap(
+        weights, tokens=names[0], key_tokens=names[1], truth=truth, title=f"{text} → {said}"
+    )
+    return Looked(
+        said, ("written", "looked at", "weight", ""), rows, notes, written.record, ((caption, figure),)
+    )
 
 
 def _mark(truth: Tensor | None, row: int, place: int) -> bool | None:
@@ -106,4 +117,3 @@ def _mark(truth: Tensor | None, row: int, place: int) -> bool | None:
     if truth is None or row >= len(truth) or not bool(truth[row].any()):
         return None
     return bool(truth[row, place])
-

@@ -88,5 +88,3 @@ def write(model: Any, inputs: dict[str, Tensor], most: int, vocabulary: Vocabula
 def readable(word: str) -> str:
     """A piece without the mark that it follows the one before it."""
     return word if word in SPECIAL else word.removeprefix("##")
-
-

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.errors import ArgumentError
-from regard.training.tasks.looks import answer, caption, summarise, translate
-from regard.training.tasks.looks.looked import Looked
+from regard.looks import answer, caption, summarise, translate
+from regard.looks.looked import Looked
 
 __all__ = ["Looked", "look"]
 
@@ -14,7 +14,9 @@ LOOKED = ("translate", "bottleneck", "answer", "summarise", "caption")
 """The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
 
 
-def look(task: str, given: str | Path | None = None, *, model: str | None = None, into: str | None = None) -> Looked:
+def look(
+    task: str, given: str | Path | None = None, *, model: str | None = None, into: str | None = None
+) -> Looked:
     """Run a trained model of a task on an input.
 
     Args:

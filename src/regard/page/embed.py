@@ -1,0 +1,108 @@
+"""Figures as pictures within a page: an `<img>` that holds all of itself, and what the figure says in words.
+
+Knows matplotlib's figures and what a page may weigh; it does not know what they show.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import ArgumentError, require
+from regard.page.frame import text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+CSS_PIXELS = 96  # in an inch
+TALLEST = 760  # pixels: a picture and its caption are seen at a glance
+SHARP = 2 * CSS_PIXELS  # dots in an inch, for screens of two dots a pixel
+MOST_SVG = 250_000  # bytes up to which a figure stays lines and letters, which are sharp at every size
+SMALL = 132  # dots in an inch of a small picture
+WORDS = 600  # characters of what a figure says
+
+# Letters as outlines, so that no font is needed; no file beside the SVG; the sheet as wide as the figure says.
+_WHOLE = {
+    "svg.fonttype": "path",
+    "svg.image_inline": True,
+    "svg.hashsalt": "regard",
+    "savefig.bbox": None,
+    "savefig.facecolor": "auto",
+}
+
+
+def figures(pairs: Sequence[tuple[str, Figure]]) -> str:
+    """Pictures with their captions, as one block of a page; nothing where there are none.
+
+    Raises:
+        ArgumentError: something else than pairs of a caption and a figure of matplotlib.
+    """
+    for pair in pairs:
+        if not (
+            isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) and _is_figure(pair[1])
+        ):
+            raise ArgumentError(
+                f"figures must be pairs of a caption and a figure of matplotlib, got {type(pair).__name__} {pair!r:.80}"
+            )
+    shown = "".join(figure(made, caption) for caption, made in pairs)
+    return f'<div class="figures">{shown}</div>' if shown else ""
+
+
+def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) -> str:
+    """A `<figure>`: its picture, and its caption below.
+
+    Args:
+        caption: not yet escaped.
+        alt: for who cannot see it; "": the words that stand in the figure.
+        small: 256 colours and fewer dots, for a page with many of them.
+    """
+    across, down = (CSS_PIXELS * inches for inches in made.get_size_inches())
+    shown = min(1, TALLEST / down)
+    kind, content = ("png", _palette(made)) if small else _best(made)
+    source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    size = f'width="{shown * across:.0f}" height="{shown * down:.0f}"'
+    below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
+    return f'<figure><img src="{source}" {size} alt="{text(alt or said(made) or caption)}">{below}</figure>'
+
+
+def said(made: Figure) -> str:
+    """What a figure says in words: its titles, notes, names of axes and of lines; numbers and ticks are left out."""
+    found: list[Text] = [*([made._suptitle] if made._suptitle else []), *made.texts]
+    for axes in made.axes:
+        found += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+    for legend in (*made.legends, *(axes.get_legend() for axes in made.axes)):
+        found += legend.get_texts() if legend else []
+    lines = (" ".join(each.get_text().split()) for each in found if each.get_visible())
+    told = [line for line in dict.fromkeys(lines) if any(letter.isalpha() for letter in line)]
+    words = ". ".join(line.rstrip(".") for line in told)
+    return words if len(words) <= WORDS else f"{words[: WORDS - 1].rstrip()}…"
+
+
+def _is_figure(made: Any) -> bool:
+    return isinstance(made, require("matplotlib.figure", extra="draw").Figure)
+
+
+def _best(made: Figure) -> tuple[str, bytes]:
+    """SVG where it is small, else PNG."""
+    drawn = _saved(made, "svg", SHARP)
+    return ("svg+xml", drawn) if len(drawn) <= MOST_SVG else ("png", _saved(made, "png", SHARP))
+
+
+def _palette(made: Figure) -> bytes:
+    """A PNG of 256 colours, those that the figure has most of."""
+    images = require("PIL.Image", extra="draw")
+    colours = images.open(BytesIO(_saved(made, "png", SMALL))).convert("RGB")
+    packed = BytesIO()
+    colours.quantize(256, dither=images.Dither.NONE).save(packed, format="png", optimize=True)
+    return packed.getvalue()
+
+
+def _saved(made: Figure, kind: str, dots: int) -> bytes:
+    content = BytesIO()
+    undated = {"metadata": {"Date": None}} if kind == "svg" else {}
+    with require("matplotlib", extra="draw").rc_context(_WHOLE):
+        made.savefig(content, format=kind, dpi=dots, **undated)
+    return content.getvalue()
