@@ -39,7 +39,8 @@ def look(
     model: Annotated[
         str | None,
         typer.Argument(
-            help=f"A task ({', '.join(LOOKED)}), a local folder or a Hugging Face name; without one, the embedded model."
+            help=f"A task ({', '.join(LOOKED)}), a local folder or a Hugging Face name; "
+            "without one, the embedded model."
         ),
     ] = None,
     text: Annotated[
@@ -61,10 +62,10 @@ def look(
     """Show what every attention head of a model does with a text: a table here, pictures in an HTML report."""
     console = Console()
     if model in LOOKED:
-        seen = answers.told(console, model, answers.given(text, file), only, to)
-        _told(console, seen.record, report, record, seen.figures)
+        looked = answers.told(console, model, answers.given(text, file), only, to)
+        _told(console, looked.record, report, record, looked.figures)
         if figures is not None:
-            _figures(console, [("attention", figure) for _, figure in seen.figures], figures)
+            _figures(console, [("attention", figure) for _, figure in looked.figures], figures)
         return
     if only is not None or to is not None:
         raise ArgumentError(f"--only and --to belong to the tasks {', '.join(LOOKED)}, got none of them")

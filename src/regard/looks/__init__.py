@@ -29,17 +29,16 @@ def look(
         ArgumentError: an input that is not of the task; says what is.
         ModelError: the package does not bring the model.
     """
-    chosen = {} if model is None else {"model": model}
     if into is not None and task not in ("translate", "bottleneck"):
         raise ArgumentError(f"--to must be left out, as {task} has no other language, got {into!r}")
     if task == "caption":
-        return caption.look(None if given is None else Path(given), **chosen)
+        return caption.look(None if given is None else Path(given), model=model)
     if isinstance(given, Path):
         raise ArgumentError(f"{task} must be given its text, got the path {str(given)!r}")
     if task == "answer":
-        return answer.look(given, **chosen)
+        return answer.look(given, model=model)
     if task == "summarise":
-        return summarise.look(given, **chosen)
+        return summarise.look(given, model=model)
     if task not in LOOKED:
         raise ArgumentError(f"the task must be one of {', '.join(LOOKED)}, got {task!r}")
     return translate.look(given, task=task, model=model, into=into or "fr")

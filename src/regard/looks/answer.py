@@ -16,21 +16,22 @@ from regard.training.tasks.answer import Story
 from regard.training.tasks.words import Vocabulary
 from regard.watch import watch
 
+MODEL = "encoder"
 ASKS = "where is Alice ?, who has the key ? or where is the key ?"
 MOST = 60  # sentences that are read
 
 
-def look(text: str | None, *, model: str = "encoder") -> Looked:
+def look(text: str | None, *, model: str | None = None) -> Looked:
     """Answer the question at the end of a story.
 
     Args:
-        text: sentences, and a question as the last one; None: an example that is held out. model: of the task.
+        text: sentences, and a question as the last one; None: an example that is held out. model: of the task; None: its only one.
 
     Raises:
         ArgumentError: no story, no question, a word that is not known.
     """
     sentences, question = _parts(_example() if text is None else text)
-    network, words = kept.load("answer", model)
+    network, words = kept.load("answer", model or MODEL)
     ids = _numbers(sentences, question, words)
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
         logits = network(input_ids=ids).logits
@@ -39,7 +40,7 @@ def look(text: str | None, *, model: str = "encoder") -> Looked:
     sure, number = logits[0, row].softmax(-1).max(-1)
     known = answer_to(question, sentences)
     told = Story(sentences, question, words.all[int(number)], known[2] if known else ())
-    where, mass = _mass(model, record, told, row)
+    where, mass = _mass(model or MODEL, record, told, row)
     return _told(told, float(sure), None if known is None else known[1], where, mass, record)
 
 
@@ -83,7 +84,7 @@ def _numbers(sentences: tuple[str, ...], question: str, words: Vocabulary) -> to
 
 def _mass(model: str, record: Record, told: Story, row: int) -> tuple[str, torch.Tensor]:
     """Where the answer's attention is best read, as the card says, and what each sentence got there."""
-    best = kept.card("answer", model)["scores"]["support"]["best"]
+    best = kept.card("answer", model or MODEL)["scores"]["support"]["best"]
     of = answer.sentence_of(told)
     if best["layer"] == "rollout":
         return "the rollout through all layers", scoring.masses(

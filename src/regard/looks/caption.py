@@ -14,14 +14,15 @@ from regard.training.tasks import caption, kept
 from regard.training.tasks.caption import Scene
 from regard.training.tasks.recipes.caption import LONGEST, PATCH
 
+MODEL = "transformer"
 SIDE = caption.CANVAS // PATCH  # patches, each way
 
 
-def look(path: Path | None, *, model: str = "transformer", seed: int = 0) -> Looked:
+def look(path: Path | None, *, model: str | None = None, seed: int = 0) -> Looked:
     """Say how the digits of a picture lie to each other.
 
     Args:
-        path: of a picture; None: a scene of held-out digits, whose right caption is known. model: of the task.
+        path: of a picture; None: a scene of held-out digits, whose right caption is known. model: of the task; None: its only one.
         seed: of that scene.
 
     Raises:
@@ -29,9 +30,9 @@ def look(path: Path | None, *, model: str = "transformer", seed: int = 0) -> Loo
     """
     scene = caption.scenes(1, size=3, held=True, seed=seed)[0] if path is None else None
     image, notes = (scene.image, ()) if scene is not None else canvas(Path(str(path)))
-    network, words = kept.load("caption", model)
+    network, words = kept.load("caption", model or MODEL)
     written = write(network, {"pixel_values": image[None]}, LONGEST, words)
-    record, best = written.record, kept.card("caption", model)["scores"]["digits"]["best"]
+    record, best = written.record, kept.card("caption", model or MODEL)["scores"]["digits"]["best"]
     record.source_tokens = [[f"{row},{column}" for row in range(SIDE) for column in range(SIDE)]]
     where = record[best["layer"]], int(best["head"])
     said = words.decode(written.ids)
@@ -59,8 +60,8 @@ def _told(
     for row, (name, place) in enumerate(zip(names, places, strict=True)):
         mark = None if truth is None or not truth[row].any() else bool(truth[row, place])
         known += [] if mark is None else [mark]
-        where = f"{place // SIDE + 1}, {place % SIDE + 1}"
-        rows.append((name, where, f"{weights[row, place]:.2f}", FOUND[mark]))
+        patch = f"{place // SIDE + 1}, {place % SIDE + 1}"
+        rows.append((name, patch, f"{weights[row, place]:.2f}", FOUND[mark]))
     if known:
         notes += (f"Attention was on the right digit for {sum(known)} of {len(known)} digits.",)
     caption_line = f"Where {call.layer}, head {head}, looked while it wrote each word."

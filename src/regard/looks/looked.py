@@ -65,7 +65,8 @@ class Written:
             return ()
         word = vocabulary.all[self.ids[place]].removeprefix("##")
         return (
-            f"The model is not sure: it gave {word!r} a probability of {self.sure[place]:.2f}. It may not know this kind of input.",
+            f"The model is not sure: it gave {word!r} a probability of {self.sure[place]:.2f}. "
+            "It may not know this kind of input.",
         )
 
 

@@ -1,6 +1,6 @@
 """A picture of one's own as the canvas of `caption`: grey, ink on paper, of its size.
 
-Knows what a page with a few written digits looks like; anything else is refused, since the model would still find digits.
+Knows what a page with a few written digits looks like; anything else is refused: the model would find digits in it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from regard.training.tasks.caption import CANVAS, FEWEST, MOST
 INKED = (0.02, 0.4)  # part of the canvas that two to four digits can cover
 GREY = 0.35  # part of the pixels that may be neither ink nor paper; strokes have soft edges
 WANTED = (
-    f"a picture of {FEWEST} to {MOST} handwritten digits, dark on plain paper or light on a plain board, each about a quarter "
-    f"of the picture high"
+    f"a picture of {FEWEST} to {MOST} handwritten digits, dark on plain paper or light on a plain board, "
+    "each about a quarter of the picture high"
 )
 
 Pixels = NDArray[np.float64]

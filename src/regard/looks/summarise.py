@@ -18,6 +18,7 @@ from regard.training.tasks.docstrings import Document
 from regard.training.tasks.words import END, SPECIAL, UNKNOWN, Vocabulary
 from regard.watch import watch
 
+MODEL = "pointer"
 BATCH = 16  # windows that are read together
 WORDS = 5  # that are named as what spoke for a sentence
 SHOWN = 30  # sentences of the table
@@ -30,13 +31,13 @@ A lock makes sure that two threads do not change it at once. Sizes are counted i
 """
 
 
-def look(text: str | None, *, model: str = "pointer") -> Looked:
+def look(text: str | None, *, model: str | None = None) -> Looked:
     """Choose the sentence of a text that is nearest to a summary.
 
     A text that is longer than what is read at once is read in parts, whose best sentences are read again.
 
     Args:
-        text: English prose, two sentences at least; None: an example. model: of the task.
+        text: English prose, two sentences at least; None: an example. model: of the task; None: its only one.
 
     Raises:
         ArgumentError: a text without two sentences.
@@ -47,7 +48,7 @@ def look(text: str | None, *, model: str = "pointer") -> Looked:
             f"the text must have at least 2 sentences to choose from, got {len(every)}: "
             "a sentence ends with . or ! or ?, or with an empty line"
         )
-    network, words = kept.load("summarise", model)
+    network, words = kept.load("summarise", model or MODEL)
     left = list(range(len(every)))
     rounds = 0
     while len(parts := list(_parts([every[i] for i in left], words))) > 1:

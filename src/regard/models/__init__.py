@@ -37,8 +37,8 @@ from regard.models.recurrent import RecurrentForConditionalGeneration
 __all__ = [
     "DecoderConfig", "DecoderForCausalLM", "EncoderConfig", "EncoderDecoderConfig",
     "EncoderDecoderForConditionalGeneration", "EncoderForMaskedLM", "EncoderForPointing",
-    "EncoderForQuestionAnswering", "EncoderModel", "ImageToTextConfig", "ImageToTextForConditionalGeneration", "RecurrentConfig", "RecurrentForConditionalGeneration",
-    "parameters_of",
+    "EncoderForQuestionAnswering", "EncoderModel", "ImageToTextConfig", "ImageToTextForConditionalGeneration",
+    "RecurrentConfig", "RecurrentForConditionalGeneration", "parameters_of",
 ]  # fmt: skip
 
 

@@ -106,8 +106,8 @@ class Scenes(Dataset):
 
     Args:
         scenes: the scenes.
-        bent: whether each drawing is turned, sheared, stretched, moved and inked a little, always in the same way: there
-            are few drawings to learn from.
+        bent: whether each drawing is turned, sheared, stretched, moved and inked a little, always in the same way, as
+            there are few drawings to learn from.
     """
 
     def __init__(self, scenes: Sequence[Scene], *, bent: bool = False) -> None:

@@ -99,7 +99,7 @@ class Rows(Dataset):
 
 
 def copied(context: int, seed: int) -> dict[str, Tensor]:
-    """A row of one random span over and over, each `(context,)`; its first copy, which none can predict, is no label."""
+    """A row of one random span over and over, each `(context,)`; its first copy, which nothing tells, is no label."""
     generator = torch.Generator().manual_seed(seed)
     length = int(torch.randint(context // 16, context // 2, (1,), generator=generator))
     span = torch.randint(1, VOCABULARY, (length,), generator=generator)

@@ -66,8 +66,8 @@ def vocabulary(train: Iterable[Document]) -> Vocabulary:
 class Documents(Dataset):
     """Documents as dicts of tensors `(tokens,)`.
 
-    `input_ids` (sentences, each with its end), `token_type_ids` (each token's place in its sentence), `places` (the ends,
-    which stand for their sentences), and `labels` (at an end the ROUGE-1 of its sentence and the summary).
+    `input_ids` (sentences, each with its end), `token_type_ids` (each token's place in its sentence), `places` (the
+    ends, which stand for their sentences), and `labels` (at an end the ROUGE-1 of its sentence and the summary).
 
     Args:
         documents: the documents. vocabulary: of their words.

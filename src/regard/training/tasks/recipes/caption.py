@@ -30,9 +30,9 @@ def build(words: int) -> ImageToTextForConditionalGeneration:
         )
     )  # fmt: skip
     # As small as BERT's they would be almost nothing: where a digit lies would be learned much later.
-    for part in (model.encoder.positions, model.decoder.embedding.positions):
-        nn.init.normal_(part.weight, std=0.5)
-    nn.init.xavier_uniform_(model.encoder.patches.weight)
+    for name in ("encoder.positions.weight", "decoder.embedding.positions.weight"):
+        nn.init.normal_(model.get_parameter(name), std=0.5)
+    nn.init.xavier_uniform_(model.get_parameter("encoder.patches.weight"))
     return model
 
 
