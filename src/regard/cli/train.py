@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.errors import require
-from regard.training.tasks import NAMES, tasks
+from regard.training.tasks import NAMES, kept, tasks
 
 FOLDER = Path("regard-train")
 
@@ -23,7 +23,11 @@ def train(
         bool, typer.Option("--quick", help="Learn for two minutes only, and score fewer examples.")
     ] = False,
     evaluate: Annotated[
-        bool, typer.Option("--evaluate", help="Learn nothing: score the models in the folder again.")
+        bool,
+        typer.Option(
+            "--evaluate",
+            help="Learn nothing: score the models of the folder again, or without one those that the package brings.",
+        ),
     ] = False,
     only: Annotated[
         str | None, typer.Option(help="Only this model of the task; without it, each of them.")
@@ -32,7 +36,7 @@ def train(
         int, typer.Option(min=0, help="Of the first weights, the order of examples and dropout.")
     ] = 0,
     folder: Annotated[
-        Path | None, typer.Option(help="Where models and cards go; without it, regard-train/TASK.")
+        Path | None, typer.Option(help="Where models and cards go, or are; without it, regard-train/TASK.")
     ] = None,
 ) -> None:
     """Train small models on a task whose attention can be checked, and score them on held-out data.
@@ -44,14 +48,16 @@ def train(
     require("transformers", extra="train").utils.logging.disable_progress_bar()
     for task in chosen:
         # Each model and seed is a run of its own.
-        place = (FOLDER / name if folder is None else folder) / f"{task.model}{f'-{seed}' if seed else ''}"
+        own = f"{task.model}{f'-{seed}' if seed else ''}"
+        place = kept.folder(name, own) if evaluate and folder is None else (folder or FOLDER / name) / own
         card = (
             task.evaluate(place, quick=quick)
             if evaluate
             else task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
         )
         _print(console, card)
-        console.print(f"The model, its card and its life: {place}", highlight=False)
+        if not evaluate:
+            console.print(f"The model, its card and its life: {place}", highlight=False)
 
 
 def _print(console: Console, card: dict[str, Any]) -> None:

@@ -25,7 +25,8 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
     """Answer the question at the end of a story.
 
     Args:
-        text: sentences, and a question as the last one; None: an example that is held out. model: of the task; None: its only one.
+        text: sentences, and a question as the last one; None: an example that is held out.
+        model: of the task; None: its only one.
 
     Raises:
         ArgumentError: no story, no question, a word that is not known.

@@ -22,7 +22,8 @@ def look(path: Path | None, *, model: str | None = None, seed: int = 0) -> Looke
     """Say how the digits of a picture lie to each other.
 
     Args:
-        path: of a picture; None: a scene of held-out digits, whose right caption is known. model: of the task; None: its only one.
+        path: of a picture; None: a scene of held-out digits, whose right caption is known.
+        model: of the task; None: its only one.
         seed: of that scene.
 
     Raises:

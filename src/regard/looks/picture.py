@@ -31,7 +31,7 @@ def canvas(path: Path) -> tuple[Tensor, tuple[str, ...]]:
     Raises:
         ArgumentError: no such file, no picture, or nothing that can be digits on paper.
     """
-    image = require("PIL.Image", extra="figures")
+    image = require("PIL.Image", extra="draw")
     try:
         with image.open(path) as file:
             flat = image.new("RGB", file.size, "white")

@@ -5,7 +5,7 @@ Knows scikit-learn's digits, which are held out, how scenes are drawn and descri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -49,7 +49,7 @@ class Scene:
         """`(1, CANVAS, CANVAS)`, from 0 (paper) to 1 (ink)."""
         return self.drawn([_digits()[0][sample] for sample in self.samples])
 
-    def drawn(self, digits: Sequence[Tensor]) -> Tensor:
+    def drawn(self, digits: Iterable[Tensor]) -> Tensor:
         """The image with other drawings `(SIDE, SIDE)` of the same digits."""
         canvas = torch.zeros(1, CANVAS, CANVAS)
         for digit, (top, left) in zip(digits, self.corners, strict=True):

@@ -87,10 +87,12 @@ class Task:
         )  # fmt: skip
         self.keep(model, data.words, folder)
         model.to("cpu")
-        return self._card(folder, model, data, run=_told(run) | {"quick": quick})
+        card = self._card(model, data, run=_told(run) | {"quick": quick})
+        (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+        return card
 
     def evaluate(self, folder: Path, *, quick: bool = False) -> Card:
-        """Score the model that is kept in a folder anew, and write its card.
+        """Score the model that is kept in a folder anew; its card there stays as it is.
 
         Args:
             folder: of a finished run. quick: on fewer examples.
@@ -100,7 +102,7 @@ class Task:
         """
         model, words = self.kept(folder)
         before = json.loads((folder / CARD).read_text()) if (folder / CARD).exists() else {}
-        return self._card(folder, model, self.data(quick, words), run=before.get("training", {}))
+        return self._card(model, self.data(quick, words), run=before.get("training", {}))
 
     def new(self, words: int, seed: int) -> Any:
         """A new model with the weights of a seed; torch's random state stays as it is."""
@@ -142,12 +144,12 @@ class Task:
         words = Vocabulary.load(own) if own.exists() else transformers.AutoTokenizer.from_pretrained(where)
         return model, words
 
-    def _card(self, folder: Path, model: Any, data: Data, *, run: Card) -> Card:
+    def _card(self, model: Any, data: Data, *, run: Card) -> Card:
         options = " --quick" * run.get("quick", False)
         if seed := run.get("recipe", {}).get("seed", 0):
             options += f" --seed {seed}"
         begun = time.perf_counter()
-        card: Card = {
+        return {
             "task": self.name,
             "model": self.model,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
@@ -157,8 +159,6 @@ class Task:
             "scored_in_seconds": round(time.perf_counter() - begun, 1),
             "command": f"regard train {self.name} --only {self.model}{options}",
         }
-        (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-        return card
 
 
 def _told(run: Run) -> Card:
