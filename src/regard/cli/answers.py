@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
@@ -11,14 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from regard.errors import ArgumentError, require
+from regard.looks import Looked, look
 
-if TYPE_CHECKING:
-    from regard.looks import Looked
-
-LOOKED = ("translate", "bottleneck", "answer", "summarise", "caption")
-"""The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
-RIGHT, WRONG = "✓", "✗"
-COLOURS = {RIGHT: "green", WRONG: "red", "▶": "bold"}
+COLOURS = {"✓": "green", "✗": "red", "▶": "bold"}  # of a line, by the mark in it
 FILES = ".txt", ".md", ".rst", ".py", ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".pdf"
 
 
@@ -32,10 +28,9 @@ def given(text: str | None, file: Path | None) -> str | Path | None:
         raise ArgumentError("the text must come from the command line or from --file, got both")
     if file is not None or text is None:
         return file
-    path = Path(text) if len(text) < 4096 and "\n" not in text else None
-    if path is not None and path.is_file():
-        return path
-    if path is not None and path.suffix.lower() in FILES and " " not in text:
+    if isfile(text):  # False, and no error, where a text is too long for a name
+        return Path(text)
+    if text.lower().endswith(FILES) and not re.search(r"\s", text):
         raise ArgumentError(f"the file must be there, and there is no {text!r}")
     return text
 
@@ -61,13 +56,11 @@ def read(file: Path) -> str:
 def told(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Looked:
     """Run a trained model of a task on an input and print what came of it."""
     require("transformers", extra="train").utils.logging.disable_progress_bar()
-    from regard import looks
-
     found = source if task == "caption" or not isinstance(source, Path) else read(source)
-    looked = looks.look(task, found, model=only, into=to)
+    looked = look(task, found, model=only, into=to)
     table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in looked.header:
-        table.add_column(name, justify="right" if name in ("weight", "share") else "left")
+        table.add_column(name, justify="right" if name in ("weight", "share", "number") else "left")
     for row in looked.rows:
         style = next((colour for mark, colour in COLOURS.items() if mark in row), None)
         table.add_row(*map(escape, row), style=style)

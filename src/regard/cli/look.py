@@ -15,8 +15,8 @@ from rich.table import Table
 
 from regard import embedded
 from regard.cli import answers, models
-from regard.cli.answers import LOOKED
 from regard.errors import ArgumentError, ModelError
+from regard.looks import LOOKED
 from regard.record import Record
 from regard.statistics import SHARES, TABLE
 from regard.watch import watch
@@ -60,15 +60,21 @@ def look(
     to: Annotated[str | None, typer.Option(help="For translate: into which language, fr or de.")] = None,
 ) -> None:
     """Show what every attention head of a model does with a text: a table here, pictures in an HTML report."""
-    console = Console()
+    console = Console(emoji=False)  # a text may hold :key:
     if model in LOOKED:
+        if device != "cpu":
+            raise ArgumentError(
+                f"--device must be left out for a task, whose models are small, got {device!r}"
+            )
         looked = answers.told(console, model, answers.given(text, file), only, to)
         _told(console, looked.record, report, record, looked.figures)
         if figures is not None:
             _figures(console, [("attention", figure) for _, figure in looked.figures], figures)
         return
     if only is not None or to is not None:
-        raise ArgumentError(f"--only and --to belong to the tasks {', '.join(LOOKED)}, got none of them")
+        raise ArgumentError(
+            f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKED)}"
+        )
     model = None if model == "language" else model
     words = _text(text, file)
     with _progress(console, "loading the model") as bar:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.errors import ArgumentError
-from regard.looks import answer, caption, summarise, translate
 from regard.looks.looked import Looked
 
-__all__ = ["Looked", "look"]
+__all__ = ["LOOKED", "Looked", "look"]
 
 LOOKED = ("translate", "bottleneck", "answer", "summarise", "caption")
 """The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
@@ -29,16 +28,22 @@ def look(
         ArgumentError: an input that is not of the task; says what is.
         ModelError: the package does not bring the model.
     """
-    if into is not None and task not in ("translate", "bottleneck"):
-        raise ArgumentError(f"--to must be left out, as {task} has no other language, got {into!r}")
+    if task not in LOOKED:
+        raise ArgumentError(f"the task must be one of {', '.join(LOOKED)}, got {task!r}")
+    translates = task in ("translate", "bottleneck")
+    if into is not None and not translates:
+        raise ArgumentError(f"into (--to) must be left out, as {task} has no other language, got {into!r}")
+    # Models need transformers, which takes seconds to import: a task is imported where it is asked for.
     if task == "caption":
+        from regard.looks import caption
+
         return caption.look(None if given is None else Path(given), model=model)
     if isinstance(given, Path):
         raise ArgumentError(f"{task} must be given its text, got the path {str(given)!r}")
-    if task == "answer":
-        return answer.look(given, model=model)
-    if task == "summarise":
-        return summarise.look(given, model=model)
-    if task not in LOOKED:
-        raise ArgumentError(f"the task must be one of {', '.join(LOOKED)}, got {task!r}")
-    return translate.look(given, task=task, model=model, into=into or "fr")
+    if translates:
+        from regard.looks import translate
+
+        return translate.look(given, task=task, model=model, into="fr" if into is None else into)
+    from regard.looks import answer, summarise
+
+    return (answer if task == "answer" else summarise).look(given, model=model)

@@ -13,12 +13,15 @@ from regard.looks.looked import FOUND, MAP, SURE, Looked
 from regard.record import Record
 from regard.training.tasks import answer, kept, scoring
 from regard.training.tasks.answer import Story
+from regard.training.tasks.stories import PEOPLE
+from regard.training.tasks.task import Card
 from regard.training.tasks.words import Vocabulary
 from regard.watch import watch
 
 MODEL = "encoder"
 ASKS = "where is Alice ?, who has the key ? or where is the key ?"
 MOST = 60  # sentences that are read
+_SENTENCE = re.compile(r"[^.?!]*\w[^.?!]*[.?!]?")
 
 
 def look(text: str | None, *, model: str | None = None) -> Looked:
@@ -41,7 +44,8 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
     sure, number = logits[0, row].softmax(-1).max(-1)
     known = answer_to(question, sentences)
     told = Story(sentences, question, words.all[int(number)], known[2] if known else ())
-    where, mass = _mass(model or MODEL, record, told, row)
+    best = kept.card("answer", model or MODEL)["scores"]["support"]["best"]
+    where, mass = _mass(best, record, told, row)
     return _told(told, float(sure), None if known is None else known[1], where, mass, record)
 
 
@@ -57,7 +61,7 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
     Raises:
         ArgumentError: there are none, too many, or the text does not end in a question.
     """
-    found = [" ".join(each.split()) for each in re.findall(r"[^.?!]+[.?!]?", text) if each.strip()]
+    found = [" ".join(each.split()) for each in _SENTENCE.findall(text)]
     if not found:
         raise ArgumentError("the story must have sentences and a question, and it is empty")
     if not found[-1].endswith("?"):
@@ -66,33 +70,34 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
         raise ArgumentError(
             f"the story must have 1 to {MOST} sentences before its question, got {len(found) - 1}"
         )
-    *sentences, question = (
-        f"{each[:-1].strip()} {each[-1]}" if each[-1] in ".?!" else each for each in found
-    )
+    *sentences, question = (f"{each[:-1].strip()} {each[-1]}" for each in found)
     return tuple(sentences), question[0].lower() + question[1:]
 
 
 def _numbers(sentences: tuple[str, ...], question: str, words: Vocabulary) -> torch.Tensor:
+    """What is read, `(1, tokens)`.
+
+    Raises:
+        ArgumentError: a word that is not known; says what stories are of.
+    """
     try:
         return torch.tensor([answer.numbers(sentences, question, words)])
     except ArgumentError as error:
-        names = ", ".join(answer.stories.PEOPLE[:4])
+        names = ", ".join(PEOPLE[:4])
         raise ArgumentError(
             f"{error}; the stories are of people ({names} …) who go to places, take, drop and give things, "
             f"and the question is {ASKS}"
         ) from None
 
 
-def _mass(model: str, record: Record, told: Story, row: int) -> tuple[str, torch.Tensor]:
-    """Where the answer's attention is best read, as the card says, and what each sentence got there."""
-    best = kept.card("answer", model or MODEL)["scores"]["support"]["best"]
-    of = answer.sentence_of(told)
+def _mass(best: Card, record: Record, told: Story, row: int) -> tuple[str, torch.Tensor]:
+    """Where the answer's attention is best read, and what each sentence got there."""
     if best["layer"] == "rollout":
-        return "the rollout through all layers", scoring.masses(
-            scoring.rollout(record)[row], of, len(told.sentences)
-        )
-    weight = record[best["layer"]].weights(int(best["head"]), slice(row, row + 1))[0]
-    return f"{best['layer']}, head {best['head']}", scoring.masses(weight, of, len(told.sentences))
+        where, weight = "the rollout through all layers", scoring.rollout(record)[row]
+    else:
+        where = f"{best['layer']}, head {best['head']}"
+        weight = record[best["layer"]].weights(int(best["head"]), slice(row, row + 1))[0]
+    return where, scoring.masses(weight, answer.sentence_of(told), len(told.sentences))
 
 
 def _told(

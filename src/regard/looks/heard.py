@@ -41,18 +41,18 @@ def _hear(world: World, sentence: str) -> bool:
         return True
     if what not in stories.THINGS or person not in world.place:
         return False
-    if verb in stories.TAKES and other is None:
+    here, told = world.place[person]
+    has, _ = world.holder.get(what, (None, 0))
+    lies, _ = world.lies.get(what, (here, 0))
+    if verb in stories.TAKES and other is None and has is None and lies == here:
         world.lies.pop(what, None)
         world.holder[what] = (person, now)
         return True
-    if world.holder.get(what, ("", 0))[0] != person:
-        return False
-    if verb in stories.DROPS and other is None:
+    if verb in stories.DROPS and other is None and has == person:
         world.holder.pop(what)
-        place, told = world.place[person]
-        world.lies[what] = (place, (told, now))
+        world.lies[what] = (here, (told, now))
         return True
-    if verb in stories.GIVES and other in world.place:
+    if verb in stories.GIVES and other != person == has and world.place.get(other, ("", 0))[0] == here:
         world.holder[what] = (other, now)
         return True
     return False

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from regard.record import Record
-from regard.training.tasks.words import SPECIAL, Vocabulary
+from regard.training.tasks.words import GLUE, Vocabulary
 from regard.watch import watch
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Looked:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...]
     record: Record
-    figures: tuple[tuple[str, Figure], ...] = field(default=())
+    figures: tuple[tuple[str, Figure], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,26 +47,24 @@ class Written:
     """A text that a model wrote, its likeliest token each time.
 
     Attributes:
-        ids: `(tokens,)`, the end included where it was reached. sure: `(tokens,)`, the probability of each.
+        ids: the tokens, the end included where it was reached. sure: `(tokens,)`, the probability of each.
+        words: the tokens to read, without the mark of those that follow another.
         record: of the pass that gives them: query t is the one that writes token t.
     """
 
     ids: list[int]
     sure: Tensor
+    words: list[str]
     record: Record
 
-    def words(self, vocabulary: Vocabulary) -> list[str]:
-        """Each token as it is written; special ones by their names."""
-        return [vocabulary.all[number] for number in self.ids]
-
-    def doubts(self, vocabulary: Vocabulary) -> tuple[str, ...]:
+    @property
+    def doubts(self) -> tuple[str, ...]:
         """A note on the token that the model was least sure of, where it was not sure enough."""
         place = int(self.sure.argmin())
         if self.sure[place] >= SURE:
             return ()
-        word = vocabulary.all[self.ids[place]].removeprefix("##")
         return (
-            f"The model is not sure: it gave {word!r} a probability of {self.sure[place]:.2f}. "
+            f"The model is not sure: it gave {self.words[place]!r} a probability of {self.sure[place]:.2f}. "
             "It may not know this kind of input.",
         )
 
@@ -82,10 +81,30 @@ def write(model: Any, inputs: dict[str, Tensor], most: int, vocabulary: Vocabula
     with watch(model, keep="vectors", map=MAP) as record:
         logits = model(**inputs, decoder_input_ids=ids[:, :-1]).logits
     sure = logits[0].softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
-    record.tokens = [[vocabulary.all[number] for number in ids[0, :-1].tolist()]]
-    return Written(ids[0, 1:].tolist(), sure, record)
+    tokens = [vocabulary.all[number] for number in ids[0].tolist()]
+    record.tokens = [tokens[:-1]]
+    return Written(ids[0, 1:].tolist(), sure, [token.removeprefix(GLUE) for token in tokens[1:]], record)
 
 
-def readable(word: str) -> str:
-    """A piece without the mark that it follows the one before it."""
-    return word if word in SPECIAL else word.removeprefix("##")
+def table(
+    words: Sequence[str], weights: Tensor, keys: Sequence[str], truth: Tensor | None
+) -> tuple[tuple[tuple[str, ...], ...], list[bool]]:
+    """Which key each word's largest weight is on.
+
+    Args:
+        words: that were written. keys: the names of what they looked at.
+        weights: `(words, keys)`. truth: the same shape, bool, which keys are right for each word; None: not known.
+
+    Returns:
+        a line for each word: itself, the key, the weight, and whether that is right; and the last of these for those
+        words alone that have a right key.
+    """
+    places = weights.argmax(-1).tolist()
+    marks: list[bool | None] = [None] * len(words)
+    if truth is not None:
+        marks = [bool(row[place]) if row.any() else None for row, place in zip(truth, places, strict=True)]
+    lines = tuple(
+        (word, keys[place], f"{row[place]:.2f}", FOUND[mark])
+        for word, row, place, mark in zip(words, weights, places, marks, strict=True)
+    )
+    return lines, [mark for mark in marks if mark is not None]

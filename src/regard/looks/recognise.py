@@ -7,57 +7,72 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, time
 from functools import lru_cache
+from itertools import product
 
-from regard.training.tasks import fields, translate
+from regard.training.tasks import bottleneck, fields, translate
 from regard.training.tasks.pairs import Pair
-from regard.training.tasks.words import GLUE, Text, joined, pieces
+from regard.training.tasks.words import GLUE, pieces
 
 _YEAR, _DAY = re.compile(r"\b(\d{4})\b"), re.compile(r"\b([1-9]|[12]\d|3[01])\b")
-_CLOCK = re.compile(r"\b(\d{1,2}):(\d{2}):(\d{2})(?:\s*(AM|PM|am|pm))?")
+_CLOCK = re.compile(r"\b(\d{1,2}):(\d{2}):(\d{2})(?:\W*(AM|PM)\b)?", re.IGNORECASE)
+
+When = tuple[datetime, bool, bool]  # a moment; whether its date and whether its time are told
 
 
-def recognise(text: str, into: str) -> Pair | None:
-    """The pair whose source has the words of a text, whatever signs and capitals are between; None where none has.
+def recognise(text: str, into: str) -> list[Pair]:
+    """The pairs whose source has the words and numbers of a text, whatever its commas and capitals.
+
+    There are two where the text has two translations, as the style of `3 May 2022` is not known.
 
     Args:
-        text: English. into: "fr" or "de".
+        text: English: a date, a time, both, a number in words, or dates with `;` between them.
+        into: "fr" or "de".
     """
-    own = _letters(pieces(text))
-    for source, target in _candidates(text, into):
-        if _letters(source.pieces) == own:
-            return Pair(translate.TAGS[into], source, target)
-    return None
+    own = _words(text)
+    return [pair for pair in _candidates(text, into) if own and _words(str(pair.source)) == own]
 
 
-def _candidates(text: str, into: str) -> Iterator[tuple[Text, Text]]:
-    if (value := _numbers().get(_letters(pieces(text)))) is not None:
-        yield fields.number(value, "en"), fields.number(value, into)
-    clock = _CLOCK.search(text)
-    dates = list(_dates(text if clock is None else text.replace(clock[0], " ")))
-    for when in dates or [translate.FIRST]:
-        shown = {"date": bool(dates), "time": clock is not None}
-        if not any(shown.values()):
-            return
-        moment = when if clock is None else _at(when, clock)
-        if moment is None:
-            continue
-        for locale in translate.ENGLISH:
-            for style in fields.STYLES:
-                yield (
-                    fields.moment(moment, locale, style, **shown),
-                    fields.moment(moment, into, style, **shown),
+def _candidates(text: str, into: str) -> Iterator[Pair]:
+    tag, parts = translate.TAGS[into], text.split(bottleneck.BETWEEN.strip())
+    if (value := _numbers().get(_words(text))) is not None:
+        yield Pair(tag, fields.number(value, "en"), fields.number(value, into))
+    for english, style in product(translate.ENGLISH, fields.STYLES):
+        if len(parts) > 1:
+            row = [
+                day
+                for part in parts
+                for day in _days(part)
+                if _words(_date(day, english, style)) == _words(part)
+            ]
+            yield bottleneck.row(row, english, style, into)
+        else:
+            for when, date, clock in _moments(text):
+                source, target = (
+                    fields.moment(when, locale, style, date=date, time=clock) for locale in (english, into)
                 )
+                yield Pair(tag, source, target)
 
 
-def _dates(text: str) -> Iterator[datetime]:
-    """Every day that the year, the month and a number of the text can be."""
+def _moments(text: str) -> Iterator[When]:
+    """Every moment that the numbers and the month of a text can be."""
+    clock = _CLOCK.search(text)
+    if clock is None:
+        yield from ((day, True, False) for day in _days(text))
+    elif (told := _time(*clock.groups())) is not None:
+        days = list(_days(text.replace(clock[0], " ")))
+        for day in days or [translate.FIRST]:
+            yield datetime.combine(day, told), bool(days), True
+
+
+def _days(text: str) -> Iterator[datetime]:
+    """Every day that the year, the month and a number of a text can be."""
     year = _YEAR.search(text)
     if year is None:
         return
     for month, names in _months().items():
-        if any(re.search(rf"\b{name}\b", text, re.IGNORECASE) for name in names):
+        if not names.isdisjoint(_words(text).split()):
             for day in _DAY.findall(text):
                 try:
                     yield datetime(int(year[1]), month, int(day))
@@ -65,37 +80,42 @@ def _dates(text: str) -> Iterator[datetime]:
                     continue
 
 
-def _at(day: datetime, clock: re.Match[str]) -> datetime | None:
-    """The moment; None where there is no such time."""
-    hour, minute, second = (int(clock[i]) for i in (1, 2, 3))
-    if clock[4]:
-        if not 1 <= hour <= 12:
+def _time(hour: str, minute: str, second: str, half: str | None) -> time | None:
+    """The time; None where there is no such time."""
+    hours = int(hour)
+    if half is not None:
+        if not 1 <= hours <= 12:
             return None
-        hour = hour % 12 + 12 * (clock[4].lower() == "pm")
+        hours = hours % 12 + 12 * (half.lower() == "pm")
     return (
-        day.replace(hour=hour, minute=minute, second=second)
-        if hour < 24 and max(minute, second) < 60
-        else None
+        time(hours, int(minute), int(second)) if hours < 24 and max(int(minute), int(second)) < 60 else None
     )
 
 
-def _letters(parts: tuple[str, ...]) -> str:
-    words = [part.removeprefix(GLUE).lower() for part in parts]
-    return " ".join(word for word in words if word.isalnum())
+def _date(day: datetime, english: str, style: str) -> str:
+    return str(fields.moment(day, english, style))
+
+
+def _words(text: str) -> str:
+    """The words and numbers of a text, in small letters."""
+    found = [piece.removeprefix(GLUE).lower() for piece in pieces(text)]
+    return " ".join(word for word in found if word.isalnum())
 
 
 @lru_cache
 def _numbers() -> dict[str, int]:
-    return {_letters(fields.number(value, "en").pieces): value for value in range(fields.MOST + 1)}
+    return {_words(str(fields.number(value, "en"))): value for value in range(fields.MOST + 1)}
 
 
 @lru_cache
-def _months() -> dict[int, tuple[str, ...]]:
-    """The names of each month in all kinds of English, as the patterns write them."""
-    found: dict[int, set[str]] = {month: set() for month in range(1, 13)}
-    for month, names in found.items():
-        for locale in translate.ENGLISH:
-            for style in fields.STYLES:
-                text = joined(fields.moment(datetime(2022, month, 15), locale, style).pieces)
-                names |= {word for word in re.findall(r"[A-Z][a-z]+", text) if not word.endswith("day")}
-    return {month: tuple(names) for month, names in found.items()}
+def _months() -> dict[int, set[str]]:
+    """The names of each month in all kinds of English, in small letters."""
+    return {
+        month: {
+            word
+            for english, style in product(translate.ENGLISH, fields.STYLES)
+            for word in _words(_date(datetime(2022, month, 15), english, style)).split()
+            if word.isalpha() and not word.endswith("day")
+        }
+        for month in range(1, 13)
+    }

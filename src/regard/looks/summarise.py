@@ -15,14 +15,16 @@ from regard.looks.looked import MAP, Looked
 from regard.record import Record
 from regard.training.tasks import kept, scoring, summarise
 from regard.training.tasks.docstrings import Document
-from regard.training.tasks.words import END, SPECIAL, UNKNOWN, Vocabulary
+from regard.training.tasks.words import END, GLUE, UNKNOWN, Vocabulary, joined, pieces
 from regard.watch import watch
 
 MODEL = "pointer"
 BATCH = 16  # windows that are read together
 WORDS = 5  # that are named as what spoke for a sentence
 SHOWN = 30  # sentences of the table
-_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]*[A-Z0-9])|\n\s*\n")
+STRANGE = 0.3  # part of the words from which it is said that they are unknown
+# Quotes and brackets behind the full stop stay with their sentence.
+_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')\]])|(?<=[.!?][\"')\]]{2}))\s+(?=[\"'(\[]*[A-Z0-9])|\n\s*\n")
 
 TEXT = """
 The cache keeps what was computed before, so that the same question is not asked twice. Entries are kept in the order
@@ -50,12 +52,10 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
         )
     network, words = kept.load("summarise", model or MODEL)
     left = list(range(len(every)))
-    rounds = 0
-    while len(parts := list(_parts([every[i] for i in left], words))) > 1:
+    while len(parts := list(_parts([every[i] for i in left]))) > 1:
         left = [left[place] for place in _winners(network, words, [every[i] for i in left], parts)]
-        rounds += 1
     notes: tuple[str, ...] = ()
-    if rounds:
+    if len(left) < len(every):
         notes = (
             f"The text has {len(every):,} sentences, too many to read at once: it was read in parts, and the best "
             f"{len(left)} of them together at the end.",
@@ -69,17 +69,24 @@ def sentences(text: str) -> list[str]:
     return [part for part in found if any(letter.isalpha() for letter in part)]
 
 
-def _rows(texts: Sequence[str], words: Vocabulary) -> summarise.Documents:
-    """A text as the task's data have it; it has no summary."""
-    return summarise.Documents([Document("", "", "", tuple(texts))], words)
+def _read(text: str) -> tuple[str, ...]:
+    """The pieces of a sentence that are read: so many that two sentences and their ends can be read together."""
+    return pieces(text.lower())[: summarise.LONGEST // 2 - 1]
 
 
-def _parts(texts: Sequence[str], words: Vocabulary) -> Iterator[range]:
+def _rows(texts: Sequence[str], words: Vocabulary) -> tuple[dict[str, Tensor], Tensor]:
+    """A text as the task's data have it, each `(tokens,)`, and the sentence of each token."""
+    document = Document("", "", "", tuple(joined(_read(text)) for text in texts))
+    rows = summarise.Documents([document], words)
+    return {name: values for name, values in rows[0].items() if name != "labels"}, rows.sentences(0)
+
+
+def _parts(texts: Sequence[str]) -> Iterator[range]:
     """Neighbours that are read together: two at least, so that each round leaves fewer."""
     begin, tokens = 0, 0
     for place, text in enumerate(texts):
-        count = len(_rows([text], words)[0]["input_ids"])
-        if place - begin >= 2 and tokens + count > summarise.LONGEST:
+        count = len(_read(text)) + 1
+        if tokens + count > summarise.LONGEST:
             yield range(begin, place)
             begin, tokens = place, 0
         tokens += count
@@ -92,57 +99,50 @@ def _winners(network: Any, words: Vocabulary, texts: Sequence[str], parts: Seque
     found: list[int] = []
     for first in range(0, len(parts), BATCH):
         here = parts[first : first + BATCH]
-        rows = [_rows([texts[i] for i in part], words) for part in here]
-        batch = summarise.collate([row[0] for row in rows])
-        batch.pop("labels")
+        rows, of = zip(*(_rows([texts[i] for i in part], words) for part in here), strict=True)
         with watch(network, layers="pointer", statistics=("argmax",)) as record:
-            network(**batch)
-        strongest = record.calls[0].argmax
+            network(**summarise.collate(rows))
+        strongest = record["pointer"].argmax
         assert strongest is not None, "it was asked for"
-        found += [
-            part[int(row.sentences(0)[key])]
-            for part, row, key in zip(here, rows, strongest[:, 0, 0].tolist(), strict=True)
-        ]
+        keys = strongest[:, 0, 0].tolist()
+        found += [part[int(each[key])] for part, each, key in zip(here, of, keys, strict=True)]
     return found
 
 
 def _told(
     texts: Sequence[str], places: Sequence[int], network: Any, words: Vocabulary, notes: tuple[str, ...]
 ) -> Looked:
-    row = _rows(texts, words)
-    batch = summarise.collate([row[0]])
-    batch.pop("labels")
+    row, of = _rows(texts, words)
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
-        network(**batch)
-    ids, of = batch["input_ids"][0], row.sentences(0)
+        network(**summarise.collate([row]))
+    ids = row["input_ids"]
     tokens = [words.all[number] for number in ids.tolist()]
     record.tokens, record.source_tokens = [tokens], [tokens]
-    share = scoring.masses(record["pointer"].weights(0)[0], of, int(of.max()) + 1)
+    share = scoring.masses(record["pointer"].weights(0)[0], of, len(texts))
     best = int(share.argmax())
-    why = _why(record, of, ids, tokens, best)
-    unknown = float((ids == UNKNOWN).float().mean())
-    notes += (f"What spoke for it, by the rollout from its end: {', '.join(why)}.",)
-    if unknown > 0.3:
+    if why := _why(record, of, ids, tokens, best):
+        notes += (f"What spoke for it, by the rollout from its end: {', '.join(why)}.",)
+    unknown = float((ids[ids != END] == UNKNOWN).float().mean())
+    if unknown > STRANGE:
         notes += (
             f"{unknown:.0%} of the words are unknown to the model, which has read English docstrings only.",
         )
-    if len(share) < len(texts):
-        notes += (f"The last {len(texts) - len(share)} sentences were left out: they are too long.",)
     strongest = set(share.argsort(descending=True)[:SHOWN].tolist())
-    rows = tuple(
-        ("▶" if i == best else "", str(places[i] + 1), text, f"{share[i]:.2f}")
-        for i, text in enumerate(texts[: len(share)])
+    lines = tuple(
+        ("▶" if i == best else "", str(place), text, f"{share[i]:.2f}")
+        for i, (place, text) in enumerate(zip(places, texts, strict=True))
         if i in strongest
     )
-    caption = "What the last query looked at: the weight of each sentence's end."
-    figure = draw.passage(list(texts[: len(share)]), share.numpy(), title=texts[best], note=caption)
-    return Looked(texts[best], ("", "sentence", "", "weight"), rows, notes, record, ((caption, figure),))
+    under = "What the last query looked at: the weight of each sentence's end."
+    figure = draw.passage(texts, share.numpy(), title=texts[best], note=under)
+    return Looked(texts[best], ("", "number", "sentence", "weight"), lines, notes, record, ((under, figure),))
 
 
 def _why(record: Record, of: Tensor, ids: Tensor, tokens: Sequence[str], best: int) -> list[str]:
     """The words that the chosen sentence's end comes from most, in the order of the text."""
     end = int(((of == best) & (ids == END)).nonzero()[-1])
     flow = scoring.rollout(record)[end].clone()
-    flow[ids < len(SPECIAL)] = 0
+    names = [token.removeprefix(GLUE) for token in tokens]
+    flow[torch.tensor([not name.isalpha() for name in names])] = 0  # signs, numbers and special tokens
     strongest = flow.argsort(descending=True)[:WORDS].sort().values.tolist()
-    return [repr(tokens[place].removeprefix("##")) for place in strongest]
+    return [repr(names[place]) for place in strongest if flow[place] > 0]

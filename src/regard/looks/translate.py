@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Sequence
 
+import torch
+
+from regard import draw
 from regard.errors import ArgumentError
-from regard.looks.looked import FOUND, Looked, Written, readable, write
+from regard.looks.looked import Looked, Written, table, write
 from regard.looks.recognise import recognise
 from regard.record import Call
 from regard.training.tasks import kept, tasks, translate
-from regard.training.tasks.pairs import Pair
-from regard.training.tasks.words import END, Vocabulary, pieces
+from regard.training.tasks.words import END, GLUE, Vocabulary, pieces
 
-TEXT = "Thursday, 3 March 2022"
-SAYS = "dates, times and numbers up to 9999 in words, as in " + ", ".join(
-    map(repr, (TEXT, "March 3, 2022, 4:05:06 PM UTC", "two hundred and one"))
-)
+TEXTS = {
+    "translate": "Thursday, 3 March 2022",
+    "bottleneck": "Thursday, 3 March 2022; Monday, 4 July 1994",
+}
+KNOWN = {
+    "translate": "dates, times and numbers up to 9999 in words, such as 'Thursday, 3 March 2022', "
+    "'March 3, 2022, 4:05:06 PM UTC' or 'two hundred and one'",
+    "bottleneck": f"rows of one to eight dates in one style, such as {TEXTS['bottleneck']!r}",
+}
 LONGEST = 90  # tokens that are read, and that are written
 
 
@@ -33,35 +39,62 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
         ArgumentError: no text, a word that is not known, another language, a model without attention.
     """
     if into not in translate.LANGUAGES:
-        raise ArgumentError(f"--to must be {' or '.join(translate.LANGUAGES)}, got {into!r}")
+        raise ArgumentError(f"into (--to) must be {' or '.join(translate.LANGUAGES)}, got {into!r}")
     (chosen,) = tasks(task, model or "transformer")
     if not chosen.attends:
         raise ArgumentError(f"the model must have attention to look at, and {chosen.model!r} has none")
-    text = TEXT if text is None else text.strip()
+    text = TEXTS[task] if text is None else text.strip()
     network, words = kept.load(task, chosen.model)
-    pair = recognise(text, into)
-    read = pieces(text) if pair is None else pair.source.pieces
-    source = _source(read, translate.TAGS[into], words)
+    pairs = recognise(text, into)
+    found = pairs[0].source.pieces if pairs else pieces(text)
+    source = [translate.TAGS[into], *_known(found, words, KNOWN[task]), words.all[END]]
     written = write(network, {"input_ids": torch.tensor([words.encode(source)])}, LONGEST, words)
-    written.record.source_tokens = [list(source)]
-    return _told(text, source, written, words, pair, _best(task, chosen.model, written))
+    written.record.source_tokens = [source]
+    said = words.decode(written.ids)
+
+    notes = written.doubts
+    right = next((pair for pair in pairs if words.encode(pair.target.pieces) == written.ids[:-1]), None)
+    if not pairs:
+        notes += (
+            f"This cannot be checked: it is none of the {KNOWN[task]}, or there is no such day or time.",
+        )
+    elif str(pairs[0].source) != text:
+        notes += (f"It was read as {str(pairs[0].source)!r}.",)
+    if pairs and right is None:
+        wanted = " or ".join(dict.fromkeys(repr(str(pair.target)) for pair in pairs))
+        notes += (f"This is wrong: it should be {wanted}.",)
+    call, head = _best(task, chosen.model, written)
+    weights, keys = call.weights(head), [piece.removeprefix(GLUE) for piece in source]
+    truth = None if right is None else right.alignment
+    lines, known = table(written.words, weights, keys, truth)
+    if truth is not None:
+        notes += (
+            f"Attention was on the right word for {sum(known)} of {len(known)} words that have a partner.",
+        )
+    title, under = (
+        f"{text} → {said}",
+        f"Where {call.layer}, head {head}, looked while it wrote each word of {said!r}.",
+    )
+    figure = draw.heatmap(weights, tokens=written.words, key_tokens=keys, truth=truth, title=title)
+    header = ("written", "looked at", "weight", "")
+    return Looked(said, header, lines, notes, written.record, ((under, figure),))
 
 
-def _source(found: tuple[str, ...], tag: str, words: Vocabulary) -> tuple[str, ...]:
-    """All that is read: the tag, the pieces of a text, the end.
+def _known(found: Sequence[str], words: Vocabulary, known: str) -> Sequence[str]:
+    """The pieces of a text.
 
     Raises:
-        ArgumentError: there are none, too many, or unknown ones.
+        ArgumentError: there are none, too many, or unknown ones; says what is known.
     """
     if not 1 <= len(found) <= LONGEST:
         raise ArgumentError(
-            f"the text must have 1 to {LONGEST} words and signs, got {len(found):,}: give {SAYS}"
+            f"the text must have 1 to {LONGEST} words and signs, got {len(found):,}; this model knows {known}"
         )
     try:
         words.encode(found)
     except ArgumentError as error:
-        raise ArgumentError(f"{error}; this model knows {SAYS}") from None
-    return (tag, *found, words.all[END])
+        raise ArgumentError(f"{error}; this model knows {known}") from None
+    return found
 
 
 def _best(task: str, model: str, written: Written) -> tuple[Call, int]:
@@ -70,50 +103,3 @@ def _best(task: str, model: str, written: Written) -> tuple[Call, int]:
     if best is not None:
         return written.record[best["layer"]], int(best["head"])
     return next(call for call in reversed(written.record.calls) if call.kind == "cross"), 0
-
-
-def _told(
-    text: str,
-    source: tuple[str, ...],
-    written: Written,
-    words: Vocabulary,
-    pair: Pair | None,
-    best: tuple[Call, int],
-) -> Looked:
-    from regard import draw
-
-    call, head = best
-    weights = call.weights(head)
-    said, target = words.decode(written.ids), written.words(words)
-    truth = pair.alignment if pair is not None and said == str(pair.target) else None
-    places = weights.argmax(-1).tolist()
-    marks = [_mark(truth, row, place) for row, place in enumerate(places)]
-    rows = tuple(
-        (readable(word), readable(source[place]), f"{weights[row, place]:.2f}", FOUND[mark])
-        for row, (word, place, mark) in enumerate(zip(target, places, marks, strict=True))
-    )
-    notes = written.doubts(words)
-    if pair is not None and str(pair.source) != text:
-        notes += (f"It was read as {str(pair.source)!r}.",)
-    if pair is not None and said != str(pair.target):
-        notes += (f"This is wrong: it should be {str(pair.target)!r}.",)
-    if truth is not None:
-        known = [mark for mark in marks if mark is not None]
-        notes += (
-            f"Attention was on the right word for {sum(known)} of {len(known)} words that have a partner.",
-        )
-    caption = f"Where {call.layer}, head {head}, looked while it wrote each word of {said!r}."
-    names = [readable(word) for word in target], [readable(word) for word in source]
-    figure = draw.heatmap(
-        weights, tokens=names[0], key_tokens=names[1], truth=truth, title=f"{text} → {said}"
-    )
-    return Looked(
-        said, ("written", "looked at", "weight", ""), rows, notes, written.record, ((caption, figure),)
-    )
-
-
-def _mark(truth: Tensor | None, row: int, place: int) -> bool | None:
-    """Whether a word's partner was found; None where it has none, or none is known."""
-    if truth is None or row >= len(truth) or not bool(truth[row].any()):
-        return None
-    return bool(truth[row, place])

@@ -5,7 +5,8 @@ Knows how rows are drawn; dates, languages and words are those of `translate`.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import numpy as np
 
@@ -32,6 +33,25 @@ def pairs(count: int, *, length: int | None = None, held: bool = False, seed: in
     return [_pair(draw, days, length or int(draw.integers(1, MOST + 1))) for _ in range(count)]
 
 
+def row(whens: Sequence[datetime], english: str, style: str, language: str) -> Pair:
+    """A row of dates in two languages.
+
+    Args:
+        whens: the dates. english: "en" or "en_GB". style: "full", "long" or "medium". language: "fr" or "de".
+    """
+    texts: list[list[Segment]] = [[], []]
+    for place, when in enumerate(whens):
+        for segments, locale in zip(texts, (english, language), strict=True):
+            if place:
+                segments.append((BETWEEN, ()))
+            # What a word tells is told of its own date, not of the others in the row.
+            segments += [
+                (text, tuple(f"{name} {place}" for name in names))
+                for text, names in fields.moment_segments(when, locale, style)
+            ]
+    return Pair(translate.TAGS[language], Text.of(texts[0]), Text.of(texts[1]))
+
+
 def data(count: int, *, length: int | None = None, held: bool = False, seed: int = 0) -> Pairs:
     """`pairs` as examples of the task's vocabulary."""
     return Pairs(pairs(count, length=length, held=held, seed=seed), vocabulary())
@@ -47,14 +67,4 @@ def _pair(draw: np.random.Generator, days: np.ndarray, length: int) -> Pair:
     english = translate.ENGLISH[draw.integers(len(translate.ENGLISH))]
     style = fields.STYLES[draw.integers(len(fields.STYLES))]
     whens = [translate.FIRST + timedelta(days=int(day)) for day in draw.choice(days, length)]
-    texts: list[list[Segment]] = [[], []]
-    for place, when in enumerate(whens):
-        for segments, locale in zip(texts, (english, language), strict=True):
-            if place:
-                segments.append((BETWEEN, ()))
-            # What a word tells is told of its own date, not of the others in the row.
-            segments += [
-                (text, tuple(f"{name} {place}" for name in names))
-                for text, names in fields.moment_segments(when, locale, style)
-            ]
-    return Pair(translate.TAGS[language], Text.of(texts[0]), Text.of(texts[1]))
+    return row(whens, english, style, language)

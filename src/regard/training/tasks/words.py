@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
@@ -159,6 +159,7 @@ class Vocabulary:
         return cls(words)
 
     def _close(self, part: str) -> str:
-        known: Sequence[str] = [word.removeprefix(GLUE) for word in self.words]
+        # A word is known twice where it also follows others without a space.
+        known = dict.fromkeys(word.removeprefix(GLUE) for word in self.words)
         near = close_to(part.removeprefix(GLUE), known)
         return near if near.startswith("did") else f"{len(self.words):,} words are known"
