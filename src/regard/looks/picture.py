@@ -19,13 +19,13 @@ from regard.training.tasks.caption import CANVAS, FEWEST, MOST
 
 LARGEST = 8192  # pixels each way: a quarter of a gigabyte while it is read
 INKED = (0.02, 0.3)  # part of the canvas that two to four digits can cover
-GREY = 0.25  # part of it that may be neither ink nor paper; strokes have soft edges
+GREY = 0.2  # part of it that may be neither ink nor paper; strokes have soft edges
 LIGHTER = (
     0.03  # part of it that may be as far from the paper as ink is, but the other way, as in a photograph
 )
-SPECKS = 0.1  # part of the ink without ink beside, above or below it, as in noise; strokes hang together
+SPECKS = 0.04  # part of the ink without ink around it, as in noise; strokes hang together
 WANTED = (
-    f"a picture of {FEWEST} to {MOST} handwritten digits, dark on plain paper or light on a plain board, "
+    f"{FEWEST} to {MOST} handwritten digits, dark on plain paper or light on a plain board, "
     "each about a quarter of the picture high"
 )
 
@@ -97,13 +97,12 @@ def _ink(grey: Pixels, paper: float, path: str) -> Pixels:
         raise ArgumentError(f"the picture must show {WANTED}; {path!r} shows nothing on its paper")
     away = away / strongest
     inked = away > 0.3
-    around = np.pad(inked, 1)
-    beside = around[:-2, 1:-1] | around[2:, 1:-1] | around[1:-1, :-2] | around[1:-1, 2:]
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(inked, 1), (3, 3)).sum((2, 3))
     if not INKED[0] <= inked.mean() <= INKED[1]:
         why = f"{inked.mean():.0%} of it is ink"
     elif ((away > 0.1) & (away < 0.6)).mean() > GREY or (away < -0.3).mean() > LIGHTER:
         why = "much of it is neither ink nor paper"
-    elif (inked & ~beside).sum() > SPECKS * inked.sum():
+    elif (around[inked] == 1).mean() > SPECKS:
         why = "its ink is in specks"
     else:
         return away.clip(0, 1)
