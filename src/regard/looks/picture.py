@@ -18,11 +18,9 @@ from regard.errors import ArgumentError, require
 from regard.training.tasks.caption import CANVAS, FEWEST, MOST
 
 LARGEST = 8192  # pixels each way: a quarter of a gigabyte while it is read
-INKED = (0.02, 0.3)  # part of the canvas that two to four digits can cover
-GREY = 0.2  # part of it that may be neither ink nor paper; strokes have soft edges
-LIGHTER = (
-    0.03  # part of it that may be as far from the paper as ink is, but the other way, as in a photograph
-)
+FAINTEST = 0.2  # difference of ink and paper, of that of black and white
+INKED = 0.02  # part of the canvas that is ink at least
+PLAIN = 0.75  # part of it that is plain paper at least; four digits cover a seventh, photographs almost all
 SPECKS = 0.04  # part of the ink without ink around it, as in noise; strokes hang together
 WANTED = (
     f"{FEWEST} to {MOST} handwritten digits, dark on plain paper or light on a plain board, "
@@ -41,14 +39,19 @@ def canvas(path: Path) -> tuple[Tensor, tuple[str, ...]]:
         ArgumentError: no such file, no picture, one that is too large, or nothing that can be digits on paper.
     """
     page = _page(path)
+    width, height = page.size
     notes: tuple[str, ...] = ()
     if page.size != (CANVAS, CANVAS):
-        width, height = page.size
         notes = (f"The picture was drawn again at {CANVAS} × {CANVAS} pixels, from {width} × {height}.",)
-    grey = np.asarray(page)
+    grey, side = np.asarray(page), max(page.size)
     paper = round(float(np.median([*grey[0], *grey[-1], *grey[:, 0], *grey[:, -1]])))
-    ink = _ink(_small(page, paper), paper / 255, str(path))
-    return torch.from_numpy(ink).float()[None], notes
+    square = require("PIL.Image", extra="draw").new("L", (side, side), paper)
+    square.paste(page, ((side - width) // 2, (side - height) // 2))
+    ink = _ink(square, paper)
+    # The paper that was put beside it must not speak for the picture.
+    if why := _doubt(_ink(page, paper)) or _doubt(ink):
+        raise ArgumentError(f"the picture must show {WANTED}; of {str(path)!r}, {why}")
+    return torch.from_numpy(ink.clip(0, 1)).float()[None], notes
 
 
 def _page(path: Path) -> Any:
@@ -66,7 +69,10 @@ def _page(path: Path) -> Any:
                     raise ValueError(
                         f"it has {file.width:,} × {file.height:,} pixels, at most {LARGEST:,} each way are read"
                     )
-                shown = file.convert("LA")
+                # Pillow would cut 16 bits off at 255.
+                deep = file.mode.startswith("I;16")
+                shown = image.fromarray((np.asarray(file) >> 8).astype(np.uint8)) if deep else file
+                shown = shown.convert("LA")
     except FileNotFoundError:
         raise ArgumentError(f"the picture must be a file, and there is no {str(path)!r}") from None
     except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
@@ -76,34 +82,26 @@ def _page(path: Path) -> Any:
     return page
 
 
-def _small(page: Any, paper: int) -> Pixels:
-    """The picture in the middle of a square of paper, at the size of a canvas, from 0 to 1."""
-    image = require("PIL.Image", extra="draw")
-    side = max(page.size)
-    square = image.new("L", (side, side), paper)
-    square.paste(page, ((side - page.width) // 2, (side - page.height) // 2))
-    return np.asarray(square.resize((CANVAS, CANVAS), image.Resampling.BOX), dtype=np.float64) / 255
+def _ink(picture: Any, paper: int) -> Pixels:
+    """How much ink is on each pixel of a canvas: 0 is paper, 1 the strongest; less than 0 is what is further from ink.
 
-
-def _ink(grey: Pixels, paper: float, path: str) -> Pixels:
-    """How much ink is on each pixel.
-
-    Raises:
-        ArgumentError: too little or too much of it, or much that is neither ink nor paper, as in a photograph.
+    Args:
+        picture: Pillow's image. paper: its grey, up to 255.
     """
-    away = (paper - grey) if paper > 0.5 else (grey - paper)
-    strongest = float(away.max())
-    if strongest < 0.2:
-        raise ArgumentError(f"the picture must show {WANTED}; {path!r} shows nothing on its paper")
-    away = away / strongest
-    inked = away > 0.3
+    small = picture.resize((CANVAS, CANVAS), require("PIL.Image", extra="draw").Resampling.BOX)
+    away = np.asarray(small, dtype=np.float64) / 255 - paper / 255
+    ink = -away if paper > 127 else away
+    return ink / max(ink.max(), FAINTEST)
+
+
+def _doubt(ink: Pixels) -> str:
+    """Why this cannot be a few digits on paper; nothing where it can."""
+    inked, plain = ink > 0.3, float((abs(ink) < 0.15).mean())
     around = np.lib.stride_tricks.sliding_window_view(np.pad(inked, 1), (3, 3)).sum((2, 3))
-    if not INKED[0] <= inked.mean() <= INKED[1]:
-        why = f"{inked.mean():.0%} of it is ink"
-    elif ((away > 0.1) & (away < 0.6)).mean() > GREY or (away < -0.3).mean() > LIGHTER:
-        why = "much of it is neither ink nor paper"
-    elif (around[inked] == 1).mean() > SPECKS:
-        why = "its ink is in specks"
-    else:
-        return away.clip(0, 1)
-    raise ArgumentError(f"the picture must show {WANTED}; of {path!r}, {why}")
+    if ink.max() < 1:
+        return "nothing stands out from the paper"
+    if inked.mean() < INKED:
+        return f"only {inked.mean():.1%} is ink"
+    if plain < PLAIN:
+        return f"only {plain:.0%} is plain paper"
+    return "the ink is in specks" if (around[inked] == 1).mean() > SPECKS else ""
