@@ -72,7 +72,7 @@ def test_one_model_where_it_is_wanted(regard, runs, tmp_path):
 
 
 def test_without_a_folder_it_shows_what_the_package_keeps(regard, monkeypatch, tmp_path):
-    assert kept.folder("caption", "transformer").parts[-3:] == ("kept", "caption", "transformer")
+    assert kept.folder("caption", "transformer").parts[-3:] == ("trained", "caption", "transformer")
     monkeypatch.setattr(kept, "folder", lambda task, model: tmp_path / f"{task}-{model}")
     (tmp_path / "caption-transformer").mkdir()
     lived(probes=3, layers=1, heads=1, pictures=1).save(tmp_path / "caption-transformer" / "life.safetensors")

@@ -54,9 +54,17 @@ def test_text_comes_from_a_file(regard, tmp_path):
     [
         (["look", "./nowhere"], "there is no folder './nowhere'"),
         (["look", "nobody/nothing"], "there is no folder 'nobody/nothing' here, and it could not be fetched"),
-        (["look", "--file", "missing.txt"], "--file must be a file that can be read, got 'missing.txt'"),
-        (["look", "--file", "binary"], "--file must hold UTF-8 text"),
-        (["look", "--file", "."], "--file must be a file that can be read"),
+        (["look", "--file", "missing.txt"], "the file must be one that can be read, got 'missing.txt'"),
+        (
+            ["look", "--file", "binary"],
+            "the file must hold UTF-8 text, got 'binary', which does not at byte 0",
+        ),
+        (["look", "--file", "."], "the file must be one that can be read, got '.'"),
+        (
+            ["look", "--only", "transformer"],
+            "--only and --to must be left out where no task is shown; the tasks are",
+        ),
+        (["look", "language", "--to", "de"], "--only and --to must be left out where no task is shown"),
         (["look", "--device", "nonsense"], "the device must be one that torch has here, got 'nonsense'"),
         (["look", "--report", "binary/page.html"], "the report must go where files can be written"),
         (["look", "--figures", "binary"], "--figures must be a folder that can be written to"),

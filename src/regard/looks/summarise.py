@@ -144,5 +144,8 @@ def _why(record: Record, of: Tensor, ids: Tensor, tokens: Sequence[str], best: i
     flow = scoring.rollout(record)[end].clone()
     names = [token.removeprefix(GLUE) for token in tokens]
     flow[torch.tensor([not name.isalpha() for name in names])] = 0  # signs, numbers and special tokens
-    strongest = flow.argsort(descending=True)[:WORDS].sort().values.tolist()
-    return [repr(names[place]) for place in strongest if flow[place] > 0]
+    chosen: dict[str, int] = {}
+    for place in flow.argsort(descending=True).tolist():
+        if len(chosen) < WORDS and flow[place] > 0:
+            chosen.setdefault(names[place], place)
+    return [repr(name) for name in sorted(chosen, key=chosen.__getitem__)]
