@@ -38,7 +38,7 @@ def test_a_date_is_translated_and_reported(regard, tmp_path):
     assert "Attention was on the right word for 4 of 4 words that have a partner." in out
     assert "The report: regard-report.html" in out
     html = (tmp_path / "regard-report.html").read_text()
-    assert "looked while it wrote each word of" in html and "Donnerstag" in html
+    assert "looked while it wrote each word. Attention was on" in html and "Donnerstag" in html
     assert "http" + "://" not in html.split("<script")[0]
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from looks.reading import plain, written
 from regard import load
 from regard.errors import ArgumentError, ModelError
 from regard.looks import answer as looks_answer
@@ -67,7 +68,8 @@ def test_the_shares_are_those_of_the_head_that_the_card_names(fresh, scores):
     mass = torch.stack([row[begin:end].sum() for begin, end in zip([0, *ends], ends, strict=False)])
     assert shares(looked) == pytest.approx((mass / mass.sum()).tolist(), abs=0.0051)
     assert [row[0] for row in looked.rows].index("▶") == int(mass.argmax())
-    assert ("the rollout" if scores else "encoder.stack.layers.2.attention, head 3") in looked.figures[0][0]
+    where = "the rollout through all layers" if scores else "encoder.stack.layers.2.attention, head 3"
+    assert f"What each sentence got from the answer, in {where}." in written(looked.figures[0][1])
     logits = models["encoder"](input_ids=ids).logits[0, query].detach().softmax(-1)
     assert looked.said.split()[-1] == words.all[int(logits.argmax())]
     assert (f"a probability of {float(logits.max()):.2f}." in looked.notes[0]) == bool(logits.max() < 0.5)
@@ -175,7 +177,7 @@ def test_the_record_is_kept_and_reported(fresh, tmp_path):
     again = load(tmp_path / "kept")
     assert again.tokens == looked.record.tokens and len(again) == 4
     html = report(looked.record, figures=looked.figures)
-    assert looked.figures[0][0] in html and "garden" in html
+    assert "<h1>answer, encoder</h1>" in html and plain(" ".join(looked.notes)) in plain(html)
 
 
 def test_other_models_and_missing_ones_are_said(monkeypatch, tmp_path):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from looks.reading import plain, written
 from regard import load
 from regard.errors import ArgumentError, ModelError
 from regard.looks import caption as looks_caption
@@ -37,9 +38,9 @@ def wrote(fresh, monkeypatch):
         for row, place in enumerate(looked_at):
             weights[row, place] = 0.75
         heads = [torch.full_like(weights, 1 / SIDE**2), torch.full_like(weights, 1 / SIDE**2), weights]
-        record = type("Seen", (dict,), {})({LAYER: SimpleNamespace(weights=heads.__getitem__)})
-        written = Written(ids, torch.ones(len(ids)), [words.all[number] for number in ids], record)
-        monkeypatch.setattr(looks_caption, "write", lambda *_: written)
+        record = type("Seen", (dict,), {"info": {}})({LAYER: SimpleNamespace(weights=heads.__getitem__)})
+        done = Written(ids, torch.ones(len(ids)), [words.all[number] for number in ids], record)
+        monkeypatch.setattr(looks_caption, "write", lambda *_: done)
 
     return make
 
@@ -60,11 +61,13 @@ def test_right_words_are_marked_where_they_looked_at_their_digit(wrote):
     assert looked.said == " ".join(SCENE.words)
     assert looked.header == ("written", "looked at (row, column)", "weight", "")
     assert [row[0] for row in looked.rows] == [*SCENE.words]
-    assert [row[1] for row in looked.rows] == [f"{place // SIDE + 1}, {place % SIDE + 1}" for place in places]
+    assert [row[1] for row in looked.rows] == [f"{place // SIDE + 1},{place % SIDE + 1}" for place in places]
     assert {row[2] for row in looked.rows} == {"0.75"}
     assert [row[3] for row in looked.rows] == ["✓" if word in caption.NAMES else "" for word in SCENE.words]
     assert looked.notes == ("Attention was on the right digit for 3 of 3 digits.",)
-    assert looked.figures[0][0] == f"Where {LAYER}, head {HEAD}, looked while it wrote each word."
+    ((under, figure),) = looked.figures
+    assert under == looked.notes[0] and looked.record.info["text"] == looked.said
+    assert f"Where {LAYER}, head {HEAD}, looked while it wrote each word." in written(figure)
 
 
 def test_a_digit_that_was_not_looked_at_is_marked_so(wrote):
@@ -81,7 +84,7 @@ def test_a_wrong_caption_has_no_marks(wrote):
     wrote(("a", "two"), [3, 9])
     looked = look("caption")
     assert looked.notes == (f"This is wrong: it should be {' '.join(SCENE.words)!r}.",)
-    assert looked.rows == (("a", "1, 4", "0.75", ""), ("two", "2, 2", "0.75", ""))
+    assert looked.rows == (("a", "1,4", "0.75", ""), ("two", "2,2", "0.75", ""))
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -90,7 +93,7 @@ def test_the_end_is_shown_only_where_nothing_else_is_written(wrote, ended):
     assert [row[0] for row in look("caption").rows] == ["a"] * 20
     wrote((), [5])
     looked = look("caption")
-    assert looked.rows == (("<end>", "1, 6", "0.75", ""),) and looked.said == "" and looked.figures
+    assert looked.rows == (("<end>", "1,6", "0.75", ""),) and looked.said == "" and looked.figures
 
 
 def test_special_tokens_do_not_make_a_caption_right(wrote):
@@ -115,10 +118,10 @@ def test_a_picture_is_looked_at_and_not_checked(fresh, picture, kind):
     assert looked.notes[0] == "The picture was drawn again at 32 × 32 pixels, from 96 × 96."
     assert not any("wrong" in note or "right" in note for note in looked.notes)
     record = looked.record
-    assert record.tokens[0][0] == "<start>" and record.source_tokens[0][patch(3, 5)] == "3, 5"
+    assert record.tokens[0][0] == "<start>" and record.source_tokens[0][patch(3, 5)] == "3,5"
     weights = record[LAYER].weights(HEAD)
     for row, (_, where, weight, mark) in enumerate(looked.rows):
-        place = patch(*map(int, where.split(", ")))
+        place = patch(*map(int, where.split(",")))
         assert (
             place == int(weights[row].argmax())
             and weight == f"{float(weights[row].max()):.2f}"
@@ -143,7 +146,8 @@ def test_the_record_is_kept_and_reported(fresh, picture, tmp_path):
     looked.record.save(tmp_path / "kept")
     again = load(tmp_path / "kept")
     assert again.source_tokens == looked.record.source_tokens and len(again) == len(looked.record)
-    assert looked.figures[0][0] in report(looked.record, figures=looked.figures)
+    html = report(looked.record, figures=looked.figures)
+    assert "<h1>caption, transformer</h1>" in html and plain(looked.figures[0][0]) in plain(html)
     drawn = io.BytesIO()
     looked.figures[0][1].savefig(drawn, dpi=50)
     assert drawn.getvalue().startswith(b"\x89PNG")

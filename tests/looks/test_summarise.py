@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from looks.reading import plain, written
 from regard import load
 from regard.errors import ArgumentError, ModelError
 from regard.looks import look
@@ -204,9 +205,9 @@ def test_the_example_is_read_and_reported(fresh, tmp_path):
     assert looked.said in sentences(TEXT) and len(looked.rows) == 5
     looked.record.save(tmp_path / "kept")
     assert load(tmp_path / "kept").tokens == looked.record.tokens
-    assert looked.figures[0][0].replace("'", "&#x27;") in report(
-        looked.record, figures=looked.figures
-    ).replace("&#39;", "&#x27;")
+    html = report(looked.record, figures=looked.figures)
+    assert "<h1>summarise, pointer</h1>" in html and plain(" ".join(looked.notes)) in plain(html)
+    assert "What the last query looked at" in written(looked.figures[0][1])
 
 
 def test_a_missing_model_names_what_makes_it(monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import torch
+from torch import Tensor
 
 from regard import draw
 from regard.errors import ArgumentError
@@ -35,18 +36,20 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
         ArgumentError: no story, no question, a word that is not known.
     """
     sentences, question = _parts(_example() if text is None else text)
-    network, words = kept.load("answer", model or MODEL)
+    model = model or MODEL
+    network, words = kept.load("answer", model)
     ids = _numbers(sentences, question, words)
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
         logits = network(input_ids=ids).logits
     record.tokens = [[words.all[number] for number in ids[0].tolist()]]
+    record.info |= {"model": f"answer, {model}", "text": " ".join((*sentences, question))}
     row = ids.shape[1] - 2
     sure, number = logits[0, row].softmax(-1).max(-1)
     known = answer_to(question, sentences)
     told = Story(sentences, question, words.all[int(number)], known[2] if known else ())
-    best = kept.card("answer", model or MODEL)["scores"]["support"]["best"]
+    best = kept.card("answer", model)["scores"]["support"]["best"]
     where, mass = _mass(best, record, told, row)
-    return _told(told, float(sure), None if known is None else known[1], where, mass, record)
+    return _told(told, float(sure), known and known[1], where, mass / mass.sum().clamp(min=1e-12), record)
 
 
 def _example() -> str:
@@ -74,7 +77,7 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
     return tuple(sentences), question[0].lower() + question[1:]
 
 
-def _numbers(sentences: tuple[str, ...], question: str, words: Vocabulary) -> torch.Tensor:
+def _numbers(sentences: tuple[str, ...], question: str, words: Vocabulary) -> Tensor:
     """What is read, `(1, tokens)`.
 
     Raises:
@@ -90,7 +93,7 @@ def _numbers(sentences: tuple[str, ...], question: str, words: Vocabulary) -> to
         ) from None
 
 
-def _mass(best: Card, record: Record, told: Story, row: int) -> tuple[str, torch.Tensor]:
+def _mass(best: Card, record: Record, told: Story, row: int) -> tuple[str, Tensor]:
     """Where the answer's attention is best read, and what each sentence got there."""
     if best["layer"] == "rollout":
         where, weight = "the rollout through all layers", scoring.rollout(record)[row]
@@ -100,19 +103,12 @@ def _mass(best: Card, record: Record, told: Story, row: int) -> tuple[str, torch
     return where, scoring.masses(weight, answer.sentence_of(told), len(told.sentences))
 
 
-def _told(
-    told: Story, sure: float, right: str | None, where: str, mass: torch.Tensor, record: Record
-) -> Looked:
-    support = told.support if right is not None else None
-    share = mass / mass.sum().clamp(min=1e-12)
+def _told(told: Story, sure: float, right: str | None, where: str, share: Tensor, record: Record) -> Looked:
     most = int(share.argmax())
+    highest = max((float(x) for place, x in enumerate(share) if place not in told.support), default=0.0)
+    found = {place: float(share[place]) > highest for place in told.support}
     rows = tuple(
-        (
-            "▶" if place == most else "",
-            sentence,
-            f"{share[place]:.2f}",
-            "" if support is None else FOUND[_first(share, support, place)] if place in support else "",
-        )
+        ("▶" if place == most else "", sentence, f"{share[place]:.2f}", FOUND[found.get(place)])
         for place, sentence in enumerate(told.sentences)
     )
     notes: tuple[str, ...] = ()
@@ -124,18 +120,11 @@ def _told(
         )
     if right is None:
         notes += ("The story does not tell the answer, so it cannot be checked.",)
-    elif right != told.answer:
-        notes += (f"This is wrong: it should be {right!r}.",)
-    if support is not None:
-        hits = sum(_first(share, support, place) for place in support)
-        notes += (f"Attention was on {hits} of {len(support)} sentences that the answer follows from.",)
-    title = f"{told.question} {told.answer}"
-    caption = f"What each sentence got from the answer, in {where}."
-    figure = draw.passage(told.sentences, share.numpy(), support=support, title=title, note=caption)
-    return Looked(title, ("", "sentence", "share", ""), rows, notes, record, ((caption, figure),))
-
-
-def _first(share: torch.Tensor, support: tuple[int, ...], place: int) -> bool:
-    """Whether a supporting sentence got more than every one that is none."""
-    others = [float(x) for i, x in enumerate(share) if i not in support]
-    return float(share[place]) > max(others, default=0.0)
+    else:
+        if right != told.answer:
+            notes += (f"This is wrong: it should be {right!r}.",)
+        hits = f"{sum(found.values())} of {len(found)}"
+        notes += (f"Attention was on {hits} sentences that the answer follows from.",)
+    said, under = f"{told.question} {told.answer}", f"What each sentence got from the answer, in {where}."
+    figure = draw.passage(told.sentences, share.numpy(), support=told.support, title=said, note=under)
+    return Looked(said, ("", "sentence", "share", ""), rows, notes, record, ((" ".join(notes), figure),))

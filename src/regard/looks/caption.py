@@ -14,7 +14,7 @@ from regard.training.tasks.words import END
 
 MODEL = "transformer"
 SIDE = caption.CANVAS // PATCH  # patches, each way
-PLACES = [f"{row}, {column}" for row in range(1, SIDE + 1) for column in range(1, SIDE + 1)]
+PLACES = [f"{row},{column}" for row in range(1, SIDE + 1) for column in range(1, SIDE + 1)]
 
 
 def look(path: Path | None, *, model: str | None = None) -> Looked:
@@ -34,11 +34,13 @@ def look(path: Path | None, *, model: str | None = None) -> Looked:
         image = scene.image
     else:
         image, notes = canvas(path)
-    network, words = kept.load("caption", model or MODEL)
-    best = kept.card("caption", model or MODEL)["scores"]["digits"]["best"]
+    model = model or MODEL
+    network, words = kept.load("caption", model)
+    best = kept.card("caption", model)["scores"]["digits"]["best"]
     written = write(network, {"pixel_values": image[None]}, LONGEST, words)
     record, said = written.record, words.decode(written.ids)
     record.source_tokens = [PLACES]
+    record.info |= {"model": f"caption, {model}", "text": said}
     # The end is left out, unless nothing else was written.
     count = max(len(written.ids) - (written.ids[-1] == END), 1)
     weights, names = record[best["layer"]].weights(int(best["head"]))[:count], written.words[:count]
@@ -57,4 +59,4 @@ def look(path: Path | None, *, model: str | None = None) -> Looked:
         image, weights.unflatten(1, (SIDE, SIDE)), names, truth=truths, title=said, note=under
     )
     header = ("written", "looked at (row, column)", "weight", "")
-    return Looked(said, header, lines, notes, record, ((under, figure),))
+    return Looked(said, header, lines, notes, record, ((" ".join(notes) or under, figure),))

@@ -50,7 +50,8 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
             f"the text must have at least 2 sentences to choose from, got {len(every)}: "
             "a sentence ends with . or ! or ?, or with an empty line"
         )
-    network, words = kept.load("summarise", model or MODEL)
+    model = model or MODEL
+    network, words = kept.load("summarise", model)
     left = list(range(len(every)))
     while len(parts := list(_parts([every[i] for i in left]))) > 1:
         left = [left[place] for place in _winners(network, words, [every[i] for i in left], parts)]
@@ -60,7 +61,9 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
             f"The text has {len(every):,} sentences, too many to read at once: it was read in parts, and the best "
             f"{len(left)} of them together at the end.",
         )
-    return _told([every[i] for i in left], left, network, words, notes)
+    looked = _told([every[i] for i in left], left, network, words, notes)
+    looked.record.info |= {"model": f"summarise, {model}", "text": " ".join(every)[:2000]}
+    return looked
 
 
 def sentences(text: str) -> list[str]:
@@ -135,7 +138,14 @@ def _told(
     )
     under = "What the last query looked at: the weight of each sentence's end."
     figure = draw.passage(texts, share.numpy(), title=texts[best], note=under)
-    return Looked(texts[best], ("", "number", "sentence", "weight"), lines, notes, record, ((under, figure),))
+    return Looked(
+        texts[best],
+        ("", "number", "sentence", "weight"),
+        lines,
+        notes,
+        record,
+        ((" ".join(notes) or under, figure),),
+    )
 
 
 def _why(record: Record, of: Tensor, ids: Tensor, tokens: Sequence[str], best: int) -> list[str]:

@@ -49,8 +49,9 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     found = pairs[0].source.pieces if pairs else pieces(text)
     source = [translate.TAGS[into], *_known(found, words, KNOWN[task]), words.all[END]]
     written = write(network, {"input_ids": torch.tensor([words.encode(source)])}, LONGEST, words)
-    written.record.source_tokens = [source]
     said = words.decode(written.ids)
+    written.record.source_tokens = [source]
+    written.record.info |= {"model": f"{task}, {chosen.model}", "text": text}
 
     notes = written.doubts
     right = next((pair for pair in pairs if words.encode(pair.target.pieces) == written.ids[:-1]), None)
@@ -71,13 +72,13 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
         notes += (
             f"Attention was on the right word for {sum(known)} of {len(known)} words that have a partner.",
         )
-    title, under = (
-        f"{text} → {said}",
-        f"Where {call.layer}, head {head}, looked while it wrote each word of {said!r}.",
+    figure = draw.heatmap(
+        weights, tokens=written.words, key_tokens=keys, truth=truth, title=f"{text} → {said}"
     )
-    figure = draw.heatmap(weights, tokens=written.words, key_tokens=keys, truth=truth, title=title)
+    under = f"Where {call.layer}, head {head}, looked while it wrote each word."
     header = ("written", "looked at", "weight", "")
-    return Looked(said, header, lines, notes, written.record, ((under, figure),))
+    figures = ((" ".join((under, *notes)), figure),)
+    return Looked(said, header, lines, notes, written.record, figures)
 
 
 def _known(found: Sequence[str], words: Vocabulary, known: str) -> Sequence[str]:
