@@ -180,6 +180,15 @@ def test_the_record_is_kept_and_reported(fresh, tmp_path):
     assert "<h1>answer, encoder</h1>" in html and plain(" ".join(looked.notes)) in plain(html)
 
 
+@pytest.mark.timeout(20)
+def test_a_file_of_blanks_is_no_story():
+    for blanks in (" " * 300_000, "\n" * 300_000, " ." * 100_000):
+        with pytest.raises(
+            ArgumentError, match="the story must have sentences and a question, and it is empty"
+        ):
+            look("answer", blanks)
+
+
 def test_other_models_and_missing_ones_are_said(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "ROOT", tmp_path)
     with pytest.raises(ModelError, match="there is no 'encoder' of answer: regard train answer"):

@@ -22,7 +22,6 @@ from regard.watch import watch
 MODEL = "encoder"
 ASKS = "where is Alice ?, who has the key ? or where is the key ?"
 MOST = 60  # sentences that are read
-_SENTENCE = re.compile(r"[^.?!]*\w[^.?!]*[.?!]?")
 
 
 def look(text: str | None, *, model: str | None = None) -> Looked:
@@ -64,7 +63,8 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
     Raises:
         ArgumentError: there are none, too many, or the text does not end in a question.
     """
-    found = [" ".join(each.split()) for each in _SENTENCE.findall(text)]
+    parts = (" ".join(part.split()) for part in re.findall(r"[^.?!]+[.?!]?", text))
+    found = [part for part in parts if re.search(r"\w", part)]
     if not found:
         raise ArgumentError("the story must have sentences and a question, and it is empty")
     if not found[-1].endswith("?"):

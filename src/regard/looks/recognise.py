@@ -82,11 +82,7 @@ def _days(text: str) -> Iterator[datetime]:
 
 def _time(hour: str, minute: str, second: str, half: str | None) -> time | None:
     """The time; None where there is no such time."""
-    hours = int(hour)
-    if half is not None:
-        if not 1 <= hours <= 12:
-            return None
-        hours = hours % 12 + 12 * (half.lower() == "pm")
+    hours = int(hour) if half is None else int(hour) % 12 + 12 * (half.lower() == "pm")
     return (
         time(hours, int(minute), int(second)) if hours < 24 and max(int(minute), int(second)) < 60 else None
     )

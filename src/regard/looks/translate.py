@@ -47,7 +47,7 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     network, words = kept.load(task, chosen.model)
     pairs = recognise(text, into)
     found = pairs[0].source.pieces if pairs else pieces(text)
-    source = [translate.TAGS[into], *_known(found, words, KNOWN[task]), words.all[END]]
+    source = [translate.TAGS[into], *_read(found, words, KNOWN[task]), words.all[END]]
     written = write(network, {"input_ids": torch.tensor([words.encode(source)])}, LONGEST, words)
     said = words.decode(written.ids)
     written.record.source_tokens = [source]
@@ -81,8 +81,8 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     return Looked(said, header, lines, notes, written.record, figures)
 
 
-def _known(found: Sequence[str], words: Vocabulary, known: str) -> Sequence[str]:
-    """The pieces of a text.
+def _read(found: Sequence[str], words: Vocabulary, known: str) -> Sequence[str]:
+    """The pieces of a text, all of which the model can read.
 
     Raises:
         ArgumentError: there are none, too many, or unknown ones; says what is known.
