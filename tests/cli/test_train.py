@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from regard.cli.train import lines
+from regard.training.tasks.cards import lines
 from regard.training.tasks.recipes import translate
 
 
