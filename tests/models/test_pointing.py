@@ -62,7 +62,9 @@ def test_places_alone_are_chosen_from():
     only = torch.zeros(BATCH, SOURCE, dtype=torch.bool)
     only[range(BATCH), [0, 4, 9]] = True
     assert_close(model(**inputs | {"places": only}).gained, inputs["labels"][only])
-    assert_close(model(**inputs | {"labels": torch.full((BATCH, SOURCE), 0.25)}).gained, torch.full((BATCH,), 0.25))
+    assert_close(
+        model(**inputs | {"labels": torch.full((BATCH, SOURCE), 0.25)}).gained, torch.full((BATCH,), 0.25)
+    )
 
 
 @pytest.mark.parametrize("side", ["right", "left"])

@@ -158,8 +158,12 @@ def test_the_row_of_a_text_of_ones_own_is_that_of_an_example():
     for place, told in enumerate(data.examples):
         ids = answer.numbers(told.sentences, told.question, data.vocabulary)
         assert ids == data[place]["input_ids"].tolist()
-        assert torch.equal(answer.sentence_of(told), data.sentences(place)) and len(ids) == len(data.sentences(place))
-    with pytest.raises(ArgumentError, match="the text must be of known words, got 'kitchens'; did you mean 'kitchen'"):
+        assert torch.equal(answer.sentence_of(told), data.sentences(place)) and len(ids) == len(
+            data.sentences(place)
+        )
+    with pytest.raises(
+        ArgumentError, match="the text must be of known words, got 'kitchens'; did you mean 'kitchen'"
+    ):
         answer.numbers(("Emma went to the kitchens .",), "where is Emma ?", data.vocabulary)
 
 
@@ -197,7 +201,9 @@ def test_a_lesson_is_a_story_and_questions_whose_answers_are_those_of_another_re
             assert len(of_kind) == min(answer.ASKED, possible)
         lengths.add(len(sentences))
         counts.add(len(asked))
-    assert lengths == set(range(answer.BEGINS, answer.LONGEST + 1)) and counts == set(range(1, 2 * answer.ASKED + 1))
+    assert lengths == set(range(answer.BEGINS, answer.LONGEST + 1)) and counts == set(
+        range(1, 2 * answer.ASKED + 1)
+    )
 
 
 def test_lessons_never_tell_what_is_held_out():
@@ -208,7 +214,10 @@ def test_lessons_never_tell_what_is_held_out():
 
 def test_questions_of_a_lesson_come_in_any_order():
     data = answer.Lessons(211, seed=1)
-    kinds = [[question.startswith("where is the") for question, _ in lesson(data[place])[1]] for place in range(211)]
+    kinds = [
+        [question.startswith("where is the") for question, _ in lesson(data[place])[1]]
+        for place in range(211)
+    ]
     mixed = [row for row in kinds if len(set(row)) == 2]
     assert {row[0] for row in mixed} == {row[-1] for row in mixed} == {True, False}
 
@@ -251,7 +260,9 @@ def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
     for n, of_kind in ((1, slice(0, 5)), (2, slice(5, 10))):
         assert card["right"][str(n)]["score"] == pytest.approx(np.mean(right[of_kind]), abs=1e-4)
         for layer, each in hits.items():
-            assert card["support"]["heads"][layer][str(n)] == pytest.approx(np.mean(each[of_kind], 0), abs=1e-4)
+            assert card["support"]["heads"][layer][str(n)] == pytest.approx(
+                np.mean(each[of_kind], 0), abs=1e-4
+            )
     assert card["support"]["heads"].keys() == hits.keys() and len(hits) == model.config.depth + 1
     best, by_facts = card["support"]["best"], card["support"]["best_by_facts"]
     assert best["score"] == pytest.approx(max(np.mean(each, 0).max() for each in hits.values()), abs=1e-4)

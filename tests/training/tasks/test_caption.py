@@ -144,7 +144,9 @@ def test_a_drawing_is_bent_by_its_place():
         assert torch.equal(data[place]["pixel_values"], again[place]["pixel_values"])
     twice = caption.Scenes([data.scenes[0]] * 2, bent=True)
     assert not torch.equal(twice[0]["pixel_values"], twice[1]["pixel_values"])
-    same = Scene((7, 7), (data.scenes[0].samples[0],) * 2, ((0, 0), (20, 20)))  # one drawing, twice in a scene
+    same = Scene(
+        (7, 7), (data.scenes[0].samples[0],) * 2, ((0, 0), (20, 20))
+    )  # one drawing, twice in a scene
     image = caption.Scenes([same], bent=True)[0]["pixel_values"][0]
     assert not torch.equal(image[:SIDE, :SIDE], image[20 : 20 + SIDE, 20 : 20 + SIDE])
 

@@ -53,11 +53,17 @@ def test_a_kept_model_is_loaded_with_its_words_and_translates(model):
 def test_what_the_package_does_not_bring_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "ROOT", tmp_path)
     assert kept.folder("answer", "encoder") == tmp_path / "answer" / "encoder"
-    with pytest.raises(ModelError, match="one that Regard brings, and there is no 'encoder' of answer: regard train"):
+    with pytest.raises(
+        ModelError, match="one that Regard brings, and there is no 'encoder' of answer: regard train"
+    ):
         kept.load("answer", "encoder")
-    with pytest.raises(ModelError, match="there must be a card of answer's 'encoder', and the package brings none"):
+    with pytest.raises(
+        ModelError, match="there must be a card of answer's 'encoder', and the package brings none"
+    ):
         kept.card("answer", "encoder")
-    with pytest.raises(ArgumentError, match="the model must be one that answer has, got 'encode'; did you mean"):
+    with pytest.raises(
+        ArgumentError, match="the model must be one that answer has, got 'encode'; did you mean"
+    ):
         kept.load("answer", "encode")
     with pytest.raises(ArgumentError, match="got 'answers'; did you mean 'answer'"):
         kept.load("answers", "encoder")

@@ -90,7 +90,9 @@ def test_a_copied_row_is_one_span_over_and_over(context):
         assert ids[1:].min() > 0 and ids.max() < language.VOCABULARY
         length = int((labels == IGNORED).sum()) - 1
         assert context // 16 <= length < context // 2
-        assert (labels[: 1 + length] == IGNORED).all() and torch.equal(labels[1 + length :], ids[1 + length :])
+        assert (labels[: 1 + length] == IGNORED).all() and torch.equal(
+            labels[1 + length :], ids[1 + length :]
+        )
         assert torch.equal(ids[1 + length :], ids[1:-length])
         assert length < 9 or not torch.equal(ids[2 : 1 + length], ids[1:length])
         lengths.add(length)

@@ -198,7 +198,9 @@ def test_a_batch_is_padded_on_the_right():
         for name, tensor in example.items():
             assert batch[name].dtype == tensor.dtype and torch.equal(batch[name][row, :length], tensor)
             assert not batch[name][row, length:].any()
-        assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (batch["input_ids"].shape[1] - length)
+        assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (
+            batch["input_ids"].shape[1] - length
+        )
     assert not batch["attention_mask"].all()
 
 
@@ -211,13 +213,14 @@ def documents(monkeypatch):
 
     def some(name, count):
         draw = np.random.default_rng(len(name))
-        words = "tensors lists of numbers are added as they come from here".split()
+        known = ["tensors", "lists", "of", "numbers", "are", "added", "as", "they", "come", "from", "here"]
 
         def sentence():
-            return " ".join(draw.choice(words, 5)) + "."
+            return " ".join(draw.choice(known, 5)) + "."
 
         return [
-            Document(name, f"f{i}", sentence(), tuple(sentence() for _ in range(2 + i % 7))) for i in range(count)
+            Document(name, f"f{i}", sentence(), tuple(sentence() for _ in range(2 + i % 7)))
+            for i in range(count)
         ]
 
     sides = some("p", 17), some("other", 29)
@@ -243,7 +246,9 @@ def test_the_card_has_rouge_of_every_choice_and_what_attention_is_above(document
     for place, number in enumerate(chosen):  # alone, so without padding
         example = {name: tensor[None] for name, tensor in data.held[place].items()}
         with torch.no_grad():
-            hidden = model.encoder(example["input_ids"], token_type_ids=example["token_type_ids"]).last_hidden_state
+            hidden = model.encoder(
+                example["input_ids"], token_type_ids=example["token_type_ids"]
+            ).last_hidden_state
         scores = (model.pointer.key(hidden) @ model.pointer.query)[0]
         key = int(scores.masked_fill(~example["places"][0], -torch.inf).argmax())
         assert int(data.held.sentences(place)[key]) == number
@@ -256,7 +261,10 @@ def test_the_card_has_rouge_of_every_choice_and_what_attention_is_above(document
         "random": [int(draw.integers(len(document.sentences))) for document in scored],
     }
     worth = [[rouge1(sentence, document.summary) for sentence in document.sentences] for document in scored]
-    means = {name: np.mean([row[i] for row, i in zip(worth, places, strict=True)]) for name, places in choices.items()}
+    means = {
+        name: np.mean([row[i] for row, i in zip(worth, places, strict=True)])
+        for name, places in choices.items()
+    }
     card = recipe.score(model, data)
     assert list(card["rouge1"]) == ["attention", "lead", "centroid", "random", "best_possible"]
     for name, mean in (means | {"best_possible": np.mean([max(row) for row in worth])}).items():
