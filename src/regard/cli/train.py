@@ -56,8 +56,8 @@ def train(
             else task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
         )
         _print(console, card)
-        if not evaluate:
-            console.print(f"The model, its card and its life: {place}", highlight=False)
+        told = "The model that was scored" if evaluate else "The model, its card and its life"
+        console.print(f"{told}: {place}", highlight=False, soft_wrap=True)
 
 
 def _print(console: Console, card: dict[str, Any]) -> None:

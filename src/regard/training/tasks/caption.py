@@ -28,7 +28,7 @@ CLEAR = (
     3  # pixels by which two digits lie further apart one way than the other, so that no relation is in doubt
 )
 ONE_IN = 5  # digits that are held out
-BEND = 0.25  # how far a drawing is turned (in radians), sheared and stretched at most
+BEND = 0.15  # how far a drawing is turned (in radians) and sheared at most; it is stretched by half of that
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RELATIONS = ("above", "below", "left of", "right of")
 

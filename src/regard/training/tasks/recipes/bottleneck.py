@@ -20,9 +20,9 @@ from regard.training.tasks.recipes.translate import transformer
 from regard.training.tasks.task import Card, Data, Task
 
 LONGEST = 90  # tokens that are written
-RECIPE = Recipe(steps=1200, batch=32, learning_rate=1e-2, decay=0.01, log_every=50, save_every=400)
-TRANSFORMER = Recipe(steps=1200, batch=32, learning_rate=1e-3, decay=0.01, log_every=50, save_every=400)
-QUICK = Recipe(steps=150, batch=32, learning_rate=1e-2, decay=0.01, log_every=10)
+RECIPE = Recipe(steps=1000, batch=32, learning_rate=5e-3, decay=0.01, log_every=50, save_every=500)
+TRANSFORMER = Recipe(steps=1000, batch=32, learning_rate=1e-3, decay=0.01, log_every=50, save_every=500)
+QUICK = Recipe(steps=150, batch=32, learning_rate=5e-3, decay=0.01, log_every=10)
 ROWS = {False: (20_000, 100), True: (4000, 10)}  # to train on; held out of each length; by quick
 
 Score = Literal["additive", "dot", "general", "concat"]
@@ -30,11 +30,14 @@ Order = Literal["bahdanau", "luong"]
 
 
 def recurrent(score: Score | None, order: Order, words: int) -> RecurrentForConditionalGeneration:
-    """A recurrent model; the encoder of "dot" reads one way only, with a state as wide as the decoder's."""
+    """A recurrent model; the encoder of "dot" reads one way only, with a state as wide as the decoder's.
+
+    One table of words serves for reading and for writing: what is copied, as most of a date is, is then learned early.
+    """
     return RecurrentForConditionalGeneration(
         RecurrentConfig(
-            vocabulary=words, width=64, hidden=96, score=score, order=order, bidirectional=score != "dot", dropout=0.0,
-            **SPECIAL,
+            vocabulary=words, width=96, hidden=96, score=score, order=order, bidirectional=score != "dot", dropout=0.0,
+            tie_word_embeddings=True, **SPECIAL,
         )
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ def build(words: int) -> ImageToTextForConditionalGeneration:
     model = ImageToTextForConditionalGeneration(
         ImageToTextConfig(
             vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.1, length=32,
-            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, channels=1, init="xavier", **SPECIAL,
+            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, overlap=PATCH, channels=1, init="xavier", **SPECIAL,
         )
     )  # fmt: skip
     # As small as BERT's they would be almost nothing: where a digit lies would be learned much later.
