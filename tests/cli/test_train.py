@@ -1,11 +1,13 @@
 """`regard train` on a tiny run of a task, and on what a user gets wrong."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
-from regard.cli.train import lines
+from regard.training.tasks import kept
+from regard.training.tasks.cards import lines
 from regard.training.tasks.recipes import translate
 
 
@@ -25,11 +27,33 @@ def test_it_trains_scores_and_scores_again(regard, tiny, tmp_path):
         assert f"translate, {model}: 5 held-out examples" in out
         assert (tmp_path / "regard-train" / "translate" / model / "card.json").exists()
     assert "exact" in out and "alignment best (layer decoder.stack.layers." in out
-    status, again, err = regard("train", "translate", "--quick", "--evaluate", "--only", "bahdanau")
+    folder = "regard-train/translate"
+    before = {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))}
+    status, again, err = regard(
+        "train", "translate", "--quick", "--evaluate", "--only", "bahdanau", "--folder", folder
+    )
     assert (status, err) == (0, "") and "transformer" not in again
+    assert f"The model that was scored: {folder}/bahdanau" in again
+    assert {path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*"))} == before
     assert [line for line in again.splitlines() if "exact" in line] == [
         line for line in out.splitlines() if "exact" in line
     ][1:]
+
+
+def score(out, name):
+    """The number in the line of a score."""
+    return float(re.search(rf"^ *{name}.*? (\d\.\d+) ", out, re.MULTILINE)[1])
+
+
+def test_without_a_folder_what_the_package_brings_is_scored(regard, monkeypatch, tmp_path):
+    monkeypatch.setattr(translate, "PAIRS", {True: (0, 61)})
+    arguments = ("train", "translate", "--evaluate", "--only", "bahdanau", "--quick")
+    status, out, err = regard(*arguments)
+    assert (status, err) == (0, "") and "translate, bahdanau: 61 held-out examples" in out
+    assert f"The model that was scored: {kept.folder('translate', 'bahdanau')}\n" in out
+    assert score(out, "exact") >= 0.95 and score(out, "alignment best") >= 0.85
+    assert not any(tmp_path.iterdir())
+    assert regard(*arguments) == (0, out, "")
 
 
 def test_a_seed_and_a_folder(regard, tiny, tmp_path):
@@ -50,7 +74,14 @@ def test_a_seed_and_a_folder(regard, tiny, tmp_path):
             ["translate", "--only", "lstm"],
             "the model must be one that translate has, got 'lstm'; known: transformer",
         ),
-        (["caption", "--evaluate"], "the folder must hold a model of 'caption', trained before"),
+        (
+            ["caption", "--evaluate", "--folder", "runs"],
+            "the folder must hold a model of 'caption', trained before, and there is no 'runs/transformer/model/",
+        ),
+        (
+            ["caption", "--evaluate", "--seed", "7"],
+            "the folder must hold a model of 'caption', trained before, and there is no '",
+        ),
     ],
 )
 def test_what_a_user_gets_wrong(regard, arguments, message):

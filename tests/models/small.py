@@ -23,6 +23,7 @@ POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "relative", None)
 KINDS = {
     "masked": (rg.models.EncoderForMaskedLM, rg.models.EncoderConfig, LAYERS),
     "span": (rg.models.EncoderForQuestionAnswering, rg.models.EncoderConfig, LAYERS | {"segments": 2}),
+    "point": (rg.models.EncoderForPointing, rg.models.EncoderConfig, LAYERS),
     "decoder": (rg.models.DecoderForCausalLM, rg.models.DecoderConfig, LAYERS),
     "text": (rg.models.EncoderDecoderForConditionalGeneration, rg.models.EncoderDecoderConfig, LAYERS),
     "image": (rg.models.ImageToTextForConditionalGeneration, rg.models.ImageToTextConfig, LAYERS | IMAGE),
@@ -57,6 +58,10 @@ def labelled(kind: str) -> dict[str, Tensor]:
     read = given(kind)
     if kind == "span":
         return read | {"start_positions": torch.tensor([1, 2, 5]), "end_positions": torch.tensor([3, 2, 9])}
+    if kind == "point":
+        places = torch.rand(BATCH, SOURCE) < 0.5
+        places[:, :2] = True
+        return read | {"places": places, "labels": torch.rand(BATCH, SOURCE)}
     if kind == "decoder":
         return read | {"labels": read["input_ids"].clone()}
     return read | {"labels": ids(SOURCE if kind == "masked" else TARGET)}

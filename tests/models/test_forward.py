@@ -35,6 +35,8 @@ def test_logits_and_loss(kind):
     out = model(**inputs)
     if kind == "span":
         assert out.start_logits.shape == out.end_logits.shape == (BATCH, SOURCE)
+    elif kind == "point":
+        assert out.gained.shape == (BATCH,)
     else:
         tokens = SOURCE if kind in ("masked", "decoder") else TARGET
         assert out.logits.shape == (BATCH, tokens, VOCABULARY)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +12,7 @@ from rich.table import Table
 
 from regard.errors import require
 from regard.training.tasks import NAMES, kept, tasks
+from regard.training.tasks.cards import lines
 
 FOLDER = Path("regard-train")
 
@@ -56,8 +56,8 @@ def train(
             else task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
         )
         _print(console, card)
-        if not evaluate:
-            console.print(f"The model, its card and its life: {place}", highlight=False)
+        told = "The model that was scored" if evaluate else "The model, its card and its life"
+        console.print(f"{told}: {place}", highlight=False, soft_wrap=True)
 
 
 def _print(console: Console, card: dict[str, Any]) -> None:
@@ -71,21 +71,3 @@ def _print(console: Console, card: dict[str, Any]) -> None:
     console.print(table)
     if seconds := card["training"].get("seconds"):
         console.print(f"{card['parameters']:,} parameters, trained in {seconds:,.0f} s", highlight=False)
-
-
-def lines(scores: dict[str, Any], before: str = "") -> list[tuple[str, str, str]]:
-    """A card's scores as lines of name, value and interval; of inner dicts too, with the names before them."""
-    if "score" in scores:
-        where = " ".join(f"{key} {scores[key]}" for key in ("layer", "head") if key in scores)
-        interval = " – ".join(f"{bound:.3f}" for bound in scores.get("interval", ()))
-        return [(f"{before} ({where})" if where else before, f"{scores['score']:.3f}", interval)]
-    found: list[tuple[str, str, str]] = []
-    for name, value in scores.items():
-        full = f"{before} {name}".strip().replace("_", " ")
-        if isinstance(value, dict):
-            found += lines(value, full)
-        elif isinstance(value, list):
-            found.append((full, " ".join(f"{each:.2f}" for each in value), ""))
-        else:
-            found.append((full, f"{value:.3f}" if isinstance(value, float) else json.dumps(value), ""))
-    return found

@@ -170,6 +170,7 @@ class ImageToTextConfig(TransformerConfig):
     Args:
         image: height and width of images, in pixels; multiples of `patch`.
         patch: height and width of a patch, in pixels.
+        overlap: pixels around a patch, on each side, that are seen with it (as in Wu et al. 2021, CvT).
         channels: of a pixel: 1 for grey, 3 for colours.
         encoder_depth: number of the encoder's layers; `depth`, the decoder's, by default.
         **transformer: see `TransformerConfig` and `TextConfig`.
@@ -180,6 +181,7 @@ class ImageToTextConfig(TransformerConfig):
     is_encoder_decoder: bool = True
     image: tuple[int, int] | list[int] = (28, 28)
     patch: int = 7
+    overlap: int = 0
     channels: int = 1
     encoder_depth: int | None = None
 
@@ -188,20 +190,27 @@ class ImageToTextConfig(TransformerConfig):
         """Patches from top to bottom, and from left to right.
 
         Raises:
-            ArgumentError: patches that do not fill the image.
+            ArgumentError: patches that do not fill the image, or a negative overlap.
         """
         height, width = self.image
+        if self.overlap < 0:
+            raise ArgumentError(f"overlap must be at least 0, got {self.overlap}")
         if self.patch < 1 or height < 1 or width < 1 or height % self.patch or width % self.patch:
             raise ArgumentError(
                 f"height and width of an image must be multiples of patch, got {height} × {width} for {self.patch}"
             )
         return height // self.patch, width // self.patch
 
+    @property
+    def seen(self) -> int:
+        """Height and width, in pixels, of what is seen with a patch."""
+        return self.patch + 2 * self.overlap
+
     def of_encoder(self) -> ImageToTextConfig:
         """The same config for the encoder alone, whose positions are those of patches."""
         return ImageToTextConfig(
             **_shared(self), vocabulary=self.vocabulary, image=self.image, patch=self.patch, channels=self.channels,
-            depth=self.encoder_depth or self.depth,
+            overlap=self.overlap, depth=self.encoder_depth or self.depth,
         )  # fmt: skip
 
     def parts(self) -> list[Config]:
@@ -210,7 +219,7 @@ class ImageToTextConfig(TransformerConfig):
         return [self.of_encoder().stack(vocabulary=0, positions=places, tied=True), self.stack(crosses=True)]
 
     def extra(self) -> int:
-        pixels = self.channels * self.patch**2
+        pixels = self.channels * self.seen**2
         return (pixels + 1) * self.width + self.relative((self.encoder_depth or self.depth) + self.depth)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
@@ -32,7 +33,7 @@ class ImageEncoder(Model):
     def __init__(self, config: ImageToTextConfig) -> None:
         super().__init__(config)
         rows, columns = config.grid
-        self.patches = new_projection(config.channels * config.patch**2, config.width, bias=True)
+        self.patches = new_projection(config.channels * config.seen**2, config.width, bias=True)
         self.positions = added_positions(config, rows * columns)
         self.dropout = nn.Dropout(config.dropout)
         self.stack = Encoder(
@@ -55,15 +56,14 @@ class ImageEncoder(Model):
             ShapeError: images of another shape.
         """
         refuse(asked)
-        side, want = self.config.patch, (self.config.channels, *self.config.image)
+        want = (self.config.channels, *self.config.image)
         if pixel_values.ndim != 4 or tuple(pixel_values.shape[1:]) != want:
             raise ShapeError(
                 f"pixel_values must be (batch, channels, height, width) = (batch, {', '.join(map(str, want))}), "
                 f"got {tuple(pixel_values.shape)}"
             )
-        # (batch, channels, rows, side, columns, side) → (batch, rows · columns, channels · side · side)
-        cut = pixel_values.unflatten(3, (-1, side)).unflatten(2, (-1, side))
-        x = self.patches(cut.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2).to(self.patches.weight.dtype))
+        cut = F.unfold(pixel_values, self.config.seen, padding=self.config.overlap, stride=self.config.patch)
+        x = self.patches(cut.mT.to(self.patches.weight.dtype))
         if self.positions is not None:
             x = self.positions(x)
         return BaseModelOutput(self.stack(self.dropout(x)))

@@ -40,6 +40,7 @@ class EncoderForPointing(Model):
 
     config_class = EncoderConfig
     base_model_prefix = "encoder"
+    accepts_loss_kwargs = False  # a mean over rows: Trainer divides it where batches are accumulated
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
@@ -56,7 +57,6 @@ class EncoderForPointing(Model):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
         **asked: Any,
     ) -> PointingOutput:
         """Where to look, which a watch sees as the call of `pointer`; the loss where `labels` are given.
@@ -65,7 +65,6 @@ class EncoderForPointing(Model):
             input_ids, attention_mask, token_type_ids: as in `EncoderModel`.
             places: bool `(batch, tokens)`, the tokens that may be chosen, one at least in each row.
             labels: `(batch, tokens)`, what each place is worth.
-            num_items_in_batch: has no meaning here: the loss is a mean over rows.
 
         Raises:
             ShapeError: places or labels of another shape.

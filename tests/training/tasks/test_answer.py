@@ -2,12 +2,16 @@
 
 import re
 
+import numpy as np
 import pytest
 import torch
 
-from regard.training.tasks import answer, stories
+from regard.errors import ArgumentError
+from regard.training.tasks import answer, scoring, stories
 from regard.training.tasks.pairs import IGNORED, collate
+from regard.training.tasks.recipes import answer as recipe
 from regard.training.tasks.words import END, MASK, joined, pieces
+from regard.watch import watch
 
 VERBS = {
     verb: kind
@@ -73,10 +77,26 @@ def test_nobody_does_what_cannot_be():
                     has[what] = other
 
 
-def combinations(told):
+@pytest.mark.parametrize("held", [False, True])
+def test_all_questions_of_a_world_are_asked_and_answered_as_another_reader_does(held):
+    for seed in range(41):
+        draw, world = np.random.default_rng(seed), stories.World(held)
+        for _ in range(1 + seed % 17):
+            world.tell(draw, list(stories.PEOPLE[seed % 9 :: 4]), list(stories.THINGS[seed % 5 :: 3]))
+        found = answer.questions(world)
+        said = {question: told for kind in found.values() for question, told, _ in kind}
+        assert said == {question: told for question, told in read(world.sentences).items() if told}
+        assert len(said) == sum(map(len, found.values())) and list(found) == [1, 2]
+        for facts, kind in found.items():
+            for question, told, support in kind:
+                alone = [world.sentences[i] for i in support]
+                assert len(support) == facts and read(alone)[question] == told
+
+
+def combinations(sentences):
     """Who and where, who and what, who and whom."""
     found = set()
-    for sentence in told.sentences:
+    for sentence in sentences:
         who, _, what, other = SENTENCE.fullmatch(sentence).groups()
         found |= {(who, what)} | ({(who, other), (other, what)} if other else set())
     return found
@@ -84,7 +104,7 @@ def combinations(told):
 
 def test_held_out_stories_share_no_combination_and_no_sentence_with_training_stories():
     sides = [answer.examples(1009, held=held) for held in (False, True)]
-    train, held = ({pair for told in side for pair in combinations(told)} for side in sides)
+    train, held = ({pair for told in side for pair in combinations(told.sentences)} for side in sides)
     assert min(len(train), len(held)) > 120 and not train & held
     said = [{sentence for told in side for sentence in told.sentences} for side in sides]
     assert not said[0] & said[1]
@@ -131,3 +151,124 @@ def test_an_example_is_the_story_the_question_and_a_masked_answer():
     assert torch.equal(
         batch["attention_mask"].sum(1), torch.tensor([len(data[i]["labels"]) for i in range(5)])
     )
+
+
+def test_the_row_of_a_text_of_ones_own_is_that_of_an_example():
+    data = answer.data(7, seed=9)
+    for place, told in enumerate(data.examples):
+        ids = answer.numbers(told.sentences, told.question, data.vocabulary)
+        assert ids == data[place]["input_ids"].tolist()
+        assert torch.equal(answer.sentence_of(told), data.sentences(place)) and len(ids) == len(
+            data.sentences(place)
+        )
+    with pytest.raises(
+        ArgumentError, match="the text must be of known words, got 'kitchens'; did you mean 'kitchen'"
+    ):
+        answer.numbers(("Emma went to the kitchens .",), "where is Emma ?", data.vocabulary)
+
+
+def lesson(example):
+    """The sentences of a row to learn from, and its questions with their answers."""
+    words, labels = answer.vocabulary().all, example["labels"].tolist()
+    *told, end = example["input_ids"].tolist()
+    sentences, asked, row = [], [], []
+    for number, label in zip(told, labels, strict=False):
+        if number == MASK:
+            assert row[-1] == "?"
+            asked.append((" ".join(row), words[label]))
+            row = []
+            continue
+        assert label == IGNORED
+        row.append(words[number])
+        if words[number] == ".":
+            assert not asked  # the story comes first
+            sentences.append(" ".join(row))
+            row = []
+    assert end == END and labels[-1] == IGNORED and len(labels) == len(told) + 1 and not row
+    return sentences, asked
+
+
+def test_a_lesson_is_a_story_and_questions_whose_answers_are_those_of_another_reader():
+    data, lengths, counts = answer.Lessons(211, seed=7), set(), set()
+    for place in range(len(data)):
+        sentences, asked = lesson(data[place])
+        known = {question: told for question, told in read(sentences).items() if told}
+        assert all(known[question] == told for question, told in asked)
+        assert len({question for question, _ in asked}) == len(asked)
+        for kind in (True, False):  # with two supporting facts, with one
+            of_kind = [question for question, _ in asked if question.startswith("where is the") == kind]
+            possible = sum(question.startswith("where is the") == kind for question in known)
+            assert len(of_kind) == min(answer.ASKED, possible)
+        lengths.add(len(sentences))
+        counts.add(len(asked))
+    assert lengths == set(range(answer.BEGINS, answer.LONGEST + 1)) and counts == set(
+        range(1, 2 * answer.ASKED + 1)
+    )
+
+
+def test_lessons_never_tell_what_is_held_out():
+    data = answer.Lessons(503)
+    told = {pair for place in range(503) for pair in combinations(lesson(data[place])[0])}
+    assert len(told) > 400 and not any(stories.held_out(*pair) for pair in told)
+
+
+def test_questions_of_a_lesson_come_in_any_order():
+    data = answer.Lessons(211, seed=1)
+    kinds = [
+        [question.startswith("where is the") for question, _ in lesson(data[place])[1]]
+        for place in range(211)
+    ]
+    mixed = [row for row in kinds if len(set(row)) == 2]
+    assert {row[0] for row in mixed} == {row[-1] for row in mixed} == {True, False}
+
+
+def test_a_lesson_is_told_by_its_seed_and_place():
+    few, many, other = answer.Lessons(5, seed=3), answer.Lessons(11, seed=3), answer.Lessons(5, seed=4)
+    for place in range(5):
+        assert all(torch.equal(few[place][name], many[place][name]) for name in ("input_ids", "labels"))
+    rows = [tuple(side[place]["input_ids"].tolist()) for side in (many, other) for place in range(len(side))]
+    assert len(set(rows)) == 16
+    batch = collate([many[place] for place in range(11)])
+    assert torch.equal(batch["labels"] != IGNORED, batch["input_ids"] == MASK)
+
+
+def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
+    monkeypatch.setattr(recipe, "STORIES", {True: (2, 5)})
+    data = recipe.data(True, None)
+    assert isinstance(data.train(), answer.Lessons) and len(data.train()) == 2
+    facts = [len(told.support) for told in data.held.examples]
+    assert facts == [1] * 5 + [2] * 5
+    model = recipe.build(len(data.words)).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    with torch.no_grad():  # it says one answer to every question
+        model.lm_head.bias[data.held[0]["labels"][-2]] = 100
+    card, right, hits = recipe.score(model, data), [], {}
+    for place, told in enumerate(data.held.examples):  # alone, so without padding
+        example = data.held[place]
+        with torch.no_grad(), watch(model, keep="vectors") as record:
+            logits = model(input_ids=example["input_ids"][None]).logits
+        right.append(float(logits[0, -2].argmax() == example["labels"][-2]))
+        rows = {call.layer: scoring.weights(call)[:, -2] for call in record}
+        rows["rollout"] = scoring.rollout(record)[-2:-1]
+        of, others = data.held.sentences(place), set(range(len(told.sentences))) - set(told.support)
+        for layer, weight in rows.items():
+            mass = [weight[:, of == sentence].sum(1) for sentence in range(len(told.sentences))]
+            most = torch.stack([mass[i] for i in others]).amax(0)
+            found = torch.stack([mass[i] for i in told.support]).amin(0) > most
+            hits.setdefault(layer, []).append(found.double().tolist())
+    for n, of_kind in ((1, slice(0, 5)), (2, slice(5, 10))):
+        assert card["right"][str(n)]["score"] == pytest.approx(np.mean(right[of_kind]), abs=1e-4)
+        for layer, each in hits.items():
+            assert card["support"]["heads"][layer][str(n)] == pytest.approx(
+                np.mean(each[of_kind], 0), abs=1e-4
+            )
+    assert card["support"]["heads"].keys() == hits.keys() and len(hits) == model.config.depth + 1
+    best, by_facts = card["support"]["best"], card["support"]["best_by_facts"]
+    assert best["score"] == pytest.approx(max(np.mean(each, 0).max() for each in hits.values()), abs=1e-4)
+    assert best["score"] > 0 and 0 < np.mean(right) < 1
+    assert ("head" in best) == (best["layer"] != "rollout")
+    for n in ("1", "2"):
+        of_best = card["support"]["heads"][best["layer"]][n][best.get("head", 0)]
+        assert by_facts[n]["score"] == pytest.approx(of_best, abs=1e-4)
+        assert by_facts[n]["interval"][0] <= by_facts[n]["score"] <= by_facts[n]["interval"][1]

@@ -100,3 +100,59 @@ def test_a_batch():
     for row, scene in zip(batch["labels"], data.scenes, strict=True):
         said = row[row != IGNORED].tolist()
         assert said[-1] == END and data.vocabulary.decode(said) == " ".join(scene.words)
+
+
+def boxes(scene, image):
+    """The drawings of an image, `(digits, SIDE · SIDE)`, each centred and of length 1; nothing is beside them."""
+    left = image[0].clone()
+    rows = []
+    for top, side in scene.corners:
+        box = left[top : top + SIDE, side : side + SIDE]
+        rows.append(box.flatten().clone())
+        box.zero_()
+    assert not left.any()
+    return unit(torch.stack(rows))
+
+
+def unit(rows):
+    return torch.nn.functional.normalize(rows - rows.mean(1, keepdim=True))
+
+
+def test_bent_drawings_are_others_that_stay_close():
+    data = caption.data(151, seed=5)
+    plain = caption.Scenes(data.scenes)
+    images, kinds = load_digits().images, torch.from_numpy(load_digits().target)
+    every, near, right = unit(torch.from_numpy(images).float().flatten(1)), [], []
+    for place, scene in enumerate(data.scenes):
+        bent, straight = data[place], plain[place]
+        assert torch.equal(bent["labels"], straight["labels"])
+        image = bent["pixel_values"]
+        assert image.shape == (1, CANVAS, CANVAS) and image.dtype == torch.float32
+        assert image.min() == 0 and image.max() <= 1
+        drawn = boxes(scene, image)
+        near += (drawn * boxes(scene, straight["pixel_values"])).sum(1).tolist()
+        right += (kinds[(drawn @ every.T).argmax(1)] == torch.tensor(scene.digits)).tolist()
+    near, right = torch.tensor(near), torch.tensor(right).double()
+    assert near.max() < 0.99 and near.mean() > 0.7 and near.quantile(0.05) > 0.5
+    assert right.mean() > 0.8  # the nearest of all drawings is mostly of the same digit
+
+
+def test_a_drawing_is_bent_by_its_place():
+    data, again = caption.data(7, seed=2), caption.data(11, seed=2)
+    for place in range(7):
+        assert torch.equal(data[place]["pixel_values"], data[place]["pixel_values"])
+        assert torch.equal(data[place]["pixel_values"], again[place]["pixel_values"])
+    twice = caption.Scenes([data.scenes[0]] * 2, bent=True)
+    assert not torch.equal(twice[0]["pixel_values"], twice[1]["pixel_values"])
+    same = Scene(
+        (7, 7), (data.scenes[0].samples[0],) * 2, ((0, 0), (20, 20))
+    )  # one drawing, twice in a scene
+    image = caption.Scenes([same], bent=True)[0]["pixel_values"][0]
+    assert not torch.equal(image[:SIDE, :SIDE], image[20 : 20 + SIDE, 20 : 20 + SIDE])
+
+
+def test_held_out_drawings_are_never_bent():
+    data = caption.data(31, held=True, seed=6)
+    assert not data.bent and caption.data(3).bent
+    for place, scene in enumerate(data.scenes):
+        assert torch.equal(data[place]["pixel_values"], scene.image)

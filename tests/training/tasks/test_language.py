@@ -12,6 +12,7 @@ from regard.errors import ArgumentError
 from regard.training.tasks import language
 from regard.training.tasks.ngrams import NGrams, baselines
 from regard.training.tasks.pairs import IGNORED
+from regard.training.tasks.recipes import language as recipe
 from regard.training.tasks.sources import Source, is_held_out, sources, standard_library
 
 
@@ -77,6 +78,59 @@ def test_random_tokens_twice():
     assert torch.equal(rows, language.repeated(7, 13, seed=3)) and not torch.equal(
         rows, language.repeated(7, 13, 4)
     )
+
+
+@pytest.mark.parametrize("context", [37, 256])
+def test_a_copied_row_is_one_span_over_and_over(context):
+    lengths = set()
+    for seed in range(97):
+        row = language.copied(context, seed)
+        ids, labels = row["input_ids"], row["labels"]
+        assert ids.shape == labels.shape == (context,) and ids[0] == language.FILE_ID
+        assert ids[1:].min() > 0 and ids.max() < language.VOCABULARY
+        length = int((labels == IGNORED).sum()) - 1
+        assert context // 16 <= length < context // 2
+        assert (labels[: 1 + length] == IGNORED).all() and torch.equal(
+            labels[1 + length :], ids[1 + length :]
+        )
+        assert torch.equal(ids[1 + length :], ids[1:-length])
+        assert length < 9 or not torch.equal(ids[2 : 1 + length], ids[1:length])
+        lengths.add(length)
+        assert all(torch.equal(row[name], language.copied(context, seed)[name]) for name in row)
+    assert len(lengths) > 10
+    assert not torch.equal(language.copied(context, 0)["input_ids"], language.copied(context, 1)["input_ids"])
+
+
+def test_copies_come_after_the_rows():
+    table = torch.randint(1, language.VOCABULARY, (7, 41))
+    rows = language.Rows(table, copies=3)
+    assert (len(rows), len(language.Rows(table))) == (10, 7)
+    for place in range(7):
+        assert torch.equal(rows[place]["input_ids"], table[place])
+        assert torch.equal(rows[place]["labels"], table[place])
+    for place in range(3):
+        want = language.copied(41, place)
+        assert all(torch.equal(rows[7 + place][name], want[name]) for name in ("input_ids", "labels"))
+    batch = recipe._stack([rows[5], rows[8]])
+    assert batch["input_ids"].shape == batch["labels"].shape == (2, 41)
+
+
+def test_only_the_decoder_learns_from_copies_and_no_baseline_counts_them(files, monkeypatch):
+    few = tuple(side[:11] for side in files)
+    tokenizer = language.train_tokenizer(few[0])
+    for name, value in (("files", lambda: few), ("CONTEXT", 37), ("HELD", {True: 13})):
+        monkeypatch.setattr(recipe, name, value)
+    decoder, encoder = recipe.data(True, tokenizer), recipe.hidden(True, tokenizer)
+    text = language.rows(language.stream(tokenizer, few[0]), context=37)
+    learned = decoder.train()
+    assert torch.equal(learned.rows, text) and learned.copies == len(text) // 8 > 50
+    assert len(encoder.train()) == len(text) and torch.equal(encoder.train().rows, text)
+    for side in (decoder, encoder):
+        assert (len(side.held), side.held.copies) == (13, 0)
+    assert torch.equal(decoder.held.rows, encoder.held.rows)
+    below = {name: round(value, 4) for name, value in baselines(
+        text[:, 1:].flatten(), decoder.held.rows, language.VOCABULARY).items()}  # fmt: skip
+    assert recipe._below(decoder) == recipe._below(encoder) == below
 
 
 def plain(stream, vocabulary, order, context, token):

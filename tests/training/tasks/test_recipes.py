@@ -40,8 +40,8 @@ def few(monkeypatch, some_files):
     monkeypatch.setattr(language, "files", lambda: some_files[0])
     monkeypatch.setattr(language, "tokenizer", lambda: some_files[1])
     documents = [
-        Document(f"p{i}", "f", f"Say what {i} is.", tuple(f"The {n} of {i} is so." for n in "abcd"))
-        for i in range(7)
+        Document(f"p{i}", "f", f"Say what {i} is.", tuple(f"The {n} of {i} is so." for n in "abcde"[:size]))
+        for i, size in enumerate((2, 4, 5, 3, 4, 5, 2))
     ]
     monkeypatch.setattr(summarise, "installed", lambda: (documents[:4], documents[4:]))
 
@@ -56,7 +56,11 @@ def test_a_task_runs_and_its_kept_model_has_the_same_scores(name, model, tmp_pat
     (task,) = tasks(name, model)
     card = short(task).run(tmp_path, quick=True, progress=False)
     assert (card["task"], card["model"]) == (name, model)
-    assert card["training"]["recipe"]["steps"] == 2 and card["training"]["loss"] > 0
+    run = card["training"]
+    assert run["recipe"]["steps"] == 2 and list(run["losses"]) == ["1", "2"]
+    assert run["losses"]["2"] == round(run["loss"], 4)
+    for loss in (*run["losses"].values(), run["held_out_loss"]):
+        assert np.isfinite(loss) and (loss < 0) == (model == "pointer")  # minus what is gained
     assert card["command"] == f"regard train {name} --only {model} --quick"
     assert json.loads((tmp_path / "card.json").read_text()) == card
     life = tmp_path / "life.safetensors"

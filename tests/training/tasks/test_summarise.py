@@ -1,4 +1,4 @@
-"""Docstrings: what is taken from them, that packages do not share, and the choices to be beaten."""
+"""Docstrings: what is taken from them, that packages do not share, the choices to be beaten, and how all are scored."""
 
 import logging
 from pathlib import Path
@@ -10,8 +10,8 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from regard.training.tasks import docstrings, summarise
 from regard.training.tasks.docstrings import Document
-from regard.training.tasks.pairs import collate
-from regard.training.tasks.scoring import words
+from regard.training.tasks.recipes import summarise as recipe
+from regard.training.tasks.scoring import rouge1, words
 from regard.training.tasks.splits import held_out
 from regard.training.tasks.words import END, UNKNOWN
 
@@ -28,6 +28,8 @@ TEXT = """Return the ``sum`` of all :class:`numbers <x.Number>` given.
     Args:
         numbers: These are the numbers that are added up.
     """
+
+SHORT = TEXT.replace("Nothing is rounded on the way.  A sum of *nothing* is zero.", "")
 
 
 def test_a_docstring_by_hand():
@@ -46,12 +48,13 @@ def test_a_docstring_by_hand():
         TEXT.replace("given.\n", "given\nas a list.\n"),  # two lines
         TEXT.replace("Return the ``sum`` of all :class:`numbers <x.Number>` given.", "Sum it."),
         TEXT.replace("Return the ``sum``", ">>> Return the sum"),
-        TEXT.replace("Nothing is rounded on the way.", ""),
+        SHORT.replace("Where the numbers are tensors, they must agree in shape.", ""),  # one sentence
         "",
     ],
 )
 def test_what_is_no_summary_with_prose_is_left(changed):
     assert docstrings.parse("sums", "total", changed) is None
+    assert len(docstrings.parse("sums", "total", SHORT).sentences) == docstrings.FEWEST == 2
 
 
 def package(root, name, *bodies):
@@ -144,21 +147,29 @@ def test_lead_and_random():
     assert min(drawn.count(i) for i in range(4)) > 70
 
 
-def test_an_example_is_the_sentences_and_the_summary():
+WORTH = (4 / 7, 2 / 3, 2 / 7, 0.0)  # ROUGE-1 of each sentence of DOCUMENT, by hand
+
+
+def test_an_example_is_the_sentences_and_what_each_is_worth():
     vocabulary = summarise.vocabulary(TRAIN)
     data = summarise.Documents([DOCUMENT], vocabulary)
     example, of = data[0], data.sentences(0)
-    assert vocabulary.decode(example["labels"].tolist()) == "say a b." and example["labels"][-1] == END
-    assert of.shape == example["input_ids"].shape and of.tolist() == sorted(of.tolist())
+    ids, labels = example["input_ids"], example["labels"]
+    assert {tensor.shape for tensor in example.values()} == {of.shape} and of.tolist() == sorted(of.tolist())
+    assert example["places"].dtype == torch.bool and example["places"].sum() == 4
     for number, sentence in enumerate(DOCUMENT.sentences):
-        row = example["input_ids"][of == number]
-        assert row[-1] == END and vocabulary.decode(row.tolist()) == sentence.lower()
-    assert collate([example])["input_ids"].shape == (1, len(of))
+        here = of == number
+        assert ids[here][-1] == END and vocabulary.decode(ids[here].tolist()) == sentence.lower()
+        assert example["token_type_ids"][here].tolist() == list(range(int(here.sum())))
+        assert example["places"][here].tolist() == [False] * (int(here.sum()) - 1) + [True]
+    assert labels[example["places"]].tolist() == pytest.approx(list(WORTH))
+    assert not labels[~example["places"]].any()
 
 
 def test_only_whole_sentences_are_read_and_frequent_words_are_known(monkeypatch):
     monkeypatch.setattr(summarise, "LONGEST", 12)
     monkeypatch.setattr(summarise, "KNOWN", 3)
+    monkeypatch.setattr(summarise, "PLACES", 4)
     data = summarise.Documents([DOCUMENT], summarise.vocabulary(TRAIN))
     assert set(data.vocabulary.words) == {"b", "##.", "a"}
     assert torch.bincount(data.sentences(0)).tolist() == [6, 5]
@@ -166,3 +177,108 @@ def test_only_whole_sentences_are_read_and_frequent_words_are_known(monkeypatch)
         ["a", "b", "?", "?", "##.", "<end>", "a", "b", "?", "##.", "<end>"], unknown=True
     )
     assert (data[0]["input_ids"] == UNKNOWN).sum() == 3
+    assert data[0]["token_type_ids"].tolist() == [0, 1, 2, 3, 3, 3, 0, 1, 2, 3, 3]
+    assert data[0]["labels"][data[0]["places"]].tolist() == pytest.approx(list(WORTH[:2]))
+
+
+def test_of_a_first_sentence_that_is_too_long_the_beginning_is_read(monkeypatch):
+    monkeypatch.setattr(summarise, "LONGEST", 4)
+    example = summarise.Documents([DOCUMENT], summarise.vocabulary(TRAIN))[0]
+    assert len(example["input_ids"]) == 4 and example["places"].tolist() == [False] * 3 + [True]
+    assert example["labels"][-1] == pytest.approx(WORTH[0])  # what the whole sentence is worth
+
+
+def test_a_batch_is_padded_on_the_right():
+    data = summarise.Documents(TRAIN, summarise.vocabulary(TRAIN))
+    examples = [data[place] for place in range(3)]
+    batch = summarise.collate(examples)
+    assert batch.keys() == {*examples[0], "attention_mask"}
+    for row, example in enumerate(examples):
+        length = len(example["input_ids"])
+        for name, tensor in example.items():
+            assert batch[name].dtype == tensor.dtype and torch.equal(batch[name][row, :length], tensor)
+            assert not batch[name][row, length:].any()
+        assert batch["attention_mask"][row].tolist() == [1] * length + [0] * (
+            batch["input_ids"].shape[1] - length
+        )
+    assert not batch["attention_mask"].all()
+
+
+# --- what is scored ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def documents(monkeypatch):
+    """Documents of two to eight sentences on each side, in place of those that are installed."""
+
+    def some(name, count):
+        draw = np.random.default_rng(len(name))
+        known = ["tensors", "lists", "of", "numbers", "are", "added", "as", "they", "come", "from", "here"]
+
+        def sentence():
+            return " ".join(draw.choice(known, 5)) + "."
+
+        return [
+            Document(name, f"f{i}", sentence(), tuple(sentence() for _ in range(2 + i % 7)))
+            for i in range(count)
+        ]
+
+    sides = some("p", 17), some("other", 29)
+    monkeypatch.setattr(summarise, "installed", lambda: sides)
+    return sides
+
+
+def test_short_documents_are_learned_from_and_long_ones_scored(documents, monkeypatch):
+    train, held = documents
+    data = recipe.data(True, None)
+    assert data.train().documents == train and min(len(document.sentences) for document in train) == 2
+    scored = data.held.documents
+    assert {document.name for document in scored} == {d.name for d in held if len(d.sentences) >= 4}
+    assert scored != sorted(scored, key=held.index)  # drawn, so that no package comes first
+    monkeypatch.setattr(recipe, "HELD", {True: 5})
+    assert recipe.data(True, None).held.documents == scored[:5]
+
+
+def test_the_card_has_rouge_of_every_choice_and_what_attention_is_above(documents):
+    data = recipe.data(True, None)
+    model = recipe.build(len(data.words)).eval()
+    scored, chosen = data.held.documents, recipe.chosen(model, data)
+    for place, number in enumerate(chosen):  # alone, so without padding
+        example = {name: tensor[None] for name, tensor in data.held[place].items()}
+        with torch.no_grad():
+            hidden = model.encoder(
+                example["input_ids"], token_type_ids=example["token_type_ids"]
+            ).last_hidden_state
+        scores = (model.pointer.key(hidden) @ model.pointer.query)[0]
+        key = int(scores.masked_fill(~example["places"][0], -torch.inf).argmax())
+        assert int(data.held.sentences(place)[key]) == number
+    assert len(set(chosen)) > 2
+    draw, centroid = np.random.default_rng(0), summarise.Centroid(documents[0])
+    choices = {
+        "attention": chosen,
+        "lead": [0] * len(scored),
+        "centroid": [centroid(document) for document in scored],
+        "random": [int(draw.integers(len(document.sentences))) for document in scored],
+    }
+    worth = [[rouge1(sentence, document.summary) for sentence in document.sentences] for document in scored]
+    means = {
+        name: np.mean([row[i] for row, i in zip(worth, places, strict=True)])
+        for name, places in choices.items()
+    }
+    card = recipe.score(model, data)
+    assert list(card["rouge1"]) == ["attention", "lead", "centroid", "random", "best_possible"]
+    for name, mean in (means | {"best_possible": np.mean([max(row) for row in worth])}).items():
+        assert card["rouge1"][name]["score"] == pytest.approx(mean, abs=1e-4)
+    assert list(card["above"]) == ["lead", "centroid", "random"]
+    for name, above in card["above"].items():
+        assert above["score"] == pytest.approx(means["attention"] - means[name], abs=1e-4)
+        assert above["interval"][0] <= above["score"] <= above["interval"][1]
+
+
+def test_the_gain_of_a_model_that_chooses_alike_is_the_mean_of_what_sentences_are_worth(documents):
+    data = recipe.data(True, None)
+    model = recipe.build(len(data.words)).eval()
+    torch.nn.init.zeros_(model.pointer.query)
+    batch = data.collate([data.held[place] for place in range(5)])
+    worth = [np.mean([rouge1(s, d.summary) for s in d.sentences]) for d in data.held.documents[:5]]
+    assert model(**batch).gained.tolist() == pytest.approx(worth, rel=1e-5)

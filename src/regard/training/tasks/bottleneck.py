@@ -7,16 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
 
 from regard.training.tasks import fields, translate
 from regard.training.tasks.fields import Segment
 from regard.training.tasks.pairs import Pair, Pairs
-from regard.training.tasks.words import Text, Vocabulary
+from regard.training.tasks.pairs import collate as pair_collate
+from regard.training.tasks.words import END, Text, Vocabulary
 
 MOST = 8  # dates in a row
 BETWEEN = "; "
+SIGN = "##;"  # the piece that it is
 
 
 def pairs(count: int, *, length: int | None = None, held: bool = False, seed: int = 0) -> list[Pair]:
@@ -52,14 +59,54 @@ def row(whens: Sequence[datetime], english: str, style: str, language: str) -> P
     return Pair(translate.TAGS[language], Text.of(texts[0]), Text.of(texts[1]))
 
 
-def data(count: int, *, length: int | None = None, held: bool = False, seed: int = 0) -> Pairs:
-    """`pairs` as examples of the task's vocabulary."""
-    return Pairs(pairs(count, length=length, held=held, seed=seed), vocabulary())
+def data(count: int, *, seed: int = 0) -> Rows:
+    """Rows to learn from."""
+    return Rows(pairs(count, length=MOST, seed=seed))
 
 
+class Rows(Dataset):
+    """Rows of `MOST` dates to learn from, as `Pairs`, which `collate` cuts.
+
+    Args:
+        pairs: the rows.
+    """
+
+    def __init__(self, pairs: Sequence[Pair]) -> None:
+        self.rows = Pairs(pairs, vocabulary())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        return {**self.rows[place], "cut": True}
+
+
+def collate(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+    """`pairs.collate`; the rows of a batch to learn from are cut to one number of dates n, drawn with chances of 1/n.
+
+    Short rows are so learned first, and a batch has little padding.
+    """
+    if any("cut" in example for example in examples):
+        chances = 1 / torch.arange(1, MOST + 1)
+        count = int(torch.multinomial(chances, 1)) + 1
+        examples = [
+            {name: cut(example[name], count) for name in ("input_ids", "labels")} for example in examples
+        ]
+    return pair_collate(examples)
+
+
+def cut(numbers: Tensor, dates: int) -> Tensor:
+    """A row's tokens `(tokens,)`, up to the end of so many dates, and an end."""
+    between = (numbers == vocabulary().encode([SIGN])[0]).nonzero().flatten()
+    if dates > len(between):
+        return numbers
+    return torch.cat([numbers[: between[dates - 1]], torch.tensor([END])])
+
+
+@lru_cache
 def vocabulary() -> Vocabulary:
     """That of `translate`, with the sign between dates."""
-    return Vocabulary((*translate.vocabulary().words, "##;"))
+    return Vocabulary((*translate.vocabulary().words, SIGN))
 
 
 def _pair(draw: np.random.Generator, days: np.ndarray, length: int) -> Pair:

@@ -23,11 +23,12 @@ from regard.training.tasks.words import END, Vocabulary
 
 CANVAS, SIDE = 32, 8  # pixels of a canvas and of a digit, each way
 FEWEST, MOST = 2, 4  # digits in a scene
+ALONE = 1  # digits in the smallest scenes to learn from: what a digit looks like is learned there first
 CLEAR = (
     3  # pixels by which two digits lie further apart one way than the other, so that no relation is in doubt
 )
 ONE_IN = 5  # digits that are held out
-BEND = 0.25  # how far a drawing is turned (in radians), sheared and stretched at most
+BEND = 0.15  # how far a drawing is turned (in radians) and sheared at most; it is stretched by half of that
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RELATIONS = ("above", "below", "left of", "right of")
 
@@ -88,17 +89,19 @@ def relation(one: tuple[int, int], other: tuple[int, int]) -> str:
     return "left of" if right > 0 else "right of"
 
 
-def scenes(count: int, *, size: int | None = None, held: bool = False, seed: int = 0) -> list[Scene]:
+def scenes(
+    count: int, *, size: int | None = None, fewest: int = FEWEST, held: bool = False, seed: int = 0
+) -> list[Scene]:
     """Scenes at random.
 
     Args:
-        count: how many. size: digits in each; None: from two to four, all equally often.
+        count: how many. size: digits in each; None: from `fewest` to four, all equally often.
         held: of digits, that is drawings, that are held out, and are in no other scene.
         seed: what is drawn.
     """
     draw = np.random.default_rng((seed, held, size or 0))
     samples = np.array([i for i in range(len(_digits()[1])) if held_out(f"digit {i}", ONE_IN) == held])
-    return [_scene(draw, samples, size or int(draw.integers(FEWEST, MOST + 1))) for _ in range(count)]
+    return [_scene(draw, samples, size or int(draw.integers(fewest, MOST + 1))) for _ in range(count)]
 
 
 class Scenes(Dataset):
@@ -125,8 +128,9 @@ class Scenes(Dataset):
 
 
 def data(count: int, *, size: int | None = None, held: bool = False, seed: int = 0) -> Scenes:
-    """`scenes` as examples; those to learn from are bent."""
-    return Scenes(scenes(count, size=size, held=held, seed=seed), bent=not held)
+    """`scenes` as examples; those to learn from are bent, and begin with a single digit."""
+    fewest = FEWEST if held else ALONE
+    return Scenes(scenes(count, size=size, fewest=fewest, held=held, seed=seed), bent=not held)
 
 
 def vocabulary() -> Vocabulary:

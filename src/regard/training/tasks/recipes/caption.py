@@ -15,7 +15,7 @@ from regard.training.tasks.task import Card, Data, Task
 PATCH = 4  # pixels: a digit lies on four patches to nine
 LONGEST = 20  # tokens that are written
 RECIPE = Recipe(
-    steps=4000, batch=64, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=50, save_every=1000
+    steps=4000, batch=64, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=50, save_every=500
 )
 QUICK = Recipe(steps=300, batch=32, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=20)
 SCENES = {False: (60_000, 2000), True: (5000, 200)}  # to train on, held out; by quick
@@ -26,7 +26,7 @@ def build(words: int) -> ImageToTextForConditionalGeneration:
     model = ImageToTextForConditionalGeneration(
         ImageToTextConfig(
             vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.1, length=32,
-            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, channels=1, init="xavier", **SPECIAL,
+            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, overlap=PATCH, channels=1, init="xavier", **SPECIAL,
         )
     )  # fmt: skip
     # As small as BERT's they would be almost nothing: where a digit lies would be learned much later.

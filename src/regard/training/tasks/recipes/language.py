@@ -30,7 +30,7 @@ QUICK = Recipe(steps=60, batch=8, learning_rate=3e-3, beta2=0.95, log_every=10)
 HELD = {False: 400, True: 24}  # held-out rows that are scored; by quick
 SPAN, SEQUENCES, SEED = 96, 16, 20_000  # random tokens, twice, for induction
 
-COPIES = 8  # one row in so many that the decoder learns from is random tokens over and over
+COPIES = 8  # for so many rows of text the decoder learns from one more, of random tokens over and over
 
 SIZE = {"width": 160, "heads": 5, "depth": 4, "hidden": 480}
 KIND = {"positions": "rotary", "kind": "rms", "activation": "swiglu", "bias": False, "dropout": 0.0}

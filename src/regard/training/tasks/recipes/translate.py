@@ -23,14 +23,14 @@ RECURRENT = Recipe(steps=3000, batch=64, learning_rate=1e-2, decay=0.01, log_eve
 PAIRS = {False: (100_000, 2000), True: (10_000, 200)}  # to train on, held out; by quick
 
 
-def transformer(words: int) -> EncoderDecoderForConditionalGeneration:
-    """Two layers each way, of four heads, 128 wide."""
+def transformer(words: int, *, width: int = 128, heads: int = 4) -> EncoderDecoderForConditionalGeneration:
+    """Two layers each way."""
     return EncoderDecoderForConditionalGeneration(
         # Small learned positions begin as almost nothing: words are then found by place much later.
         EncoderDecoderConfig(
             vocabulary=words,
-            width=128,
-            heads=4,
+            width=width,
+            heads=heads,
             depth=2,
             dropout=0.1,
             positions="sinusoidal",

@@ -1,0 +1,119 @@
+"""Put trained models of the tasks into the package: weights, words, life, card, pictures and a page to read.
+
+    python scripts/keep_tasks.py FOLDER [TASK …]
+
+FOLDER holds TASK/MODEL as `regard train TASK --folder FOLDER/TASK` leaves it. Without names: every task that is there.
+"""
+
+import json
+import platform
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+
+from regard import draw
+from regard.draw.series import Panel
+from regard.looks import LOOKED, look
+from regard.training.life import Life
+from regard.training.probe import FILE
+from regard.training.tasks import NAMES, cards, kept, tasks
+from regard.training.tasks.task import CARD, MODEL, Task
+
+SEEDS = (0, 1, 2)  # of the bottleneck's figure; the first one's weights are kept
+DOCS = Path(__file__).parent.parent / "docs" / "tasks.md"
+
+
+def keep(task: Task, source: Path) -> None:
+    """Copy one model, and score what is kept."""
+    folder = kept.folder(task.name, task.model)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    shutil.copytree(source / MODEL, folder / MODEL)
+    if task.attends:
+        shutil.copy(source / FILE, folder / FILE)
+    trained = json.loads((source / CARD).read_text())["training"]
+    shutil.copy(source / CARD, folder / CARD)
+    card = task.evaluate(folder)
+    state = json.loads(max(source.glob("checkpoint-*/trainer_state.json"), key=_steps).read_text())
+    losses = {
+        str(entry["step"]): round(entry["loss"], 4) for entry in state["log_history"] if "loss" in entry
+    }
+    card["training"] = trained | {"losses": losses, "machine": machine()}
+    (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    print(task.name, task.model, {name: value for name, *value in cards.lines(card["scores"])})
+
+
+def _steps(path: Path) -> int:
+    return int(path.parent.name.rpartition("-")[2])
+
+
+def machine() -> str:
+    """The processor, and what runs on it."""
+    found = (
+        re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+        if sys.platform == "linux"
+        else None
+    )
+    return f"{found[1] if found else platform.processor()}, torch {torch.__version__}"
+
+
+def lengths(source: Path) -> None:
+    """The bottleneck's figure: exact translations against the number of dates, over all seeds."""
+    table = {}
+    for task in tasks("bottleneck"):
+        runs = [source / f"{task.model}{f'-{seed}' if seed else ''}" / CARD for seed in SEEDS]
+        found = [json.loads(path.read_text())["scores"] for path in runs if path.exists()]
+        table[task.model] = {
+            name: [[each["score"] for each in scores[name].values()] for scores in found]
+            for name in ("exact_by_length", "dates_by_length")
+        }
+    (kept.ROOT / "bottleneck" / "lengths.json").write_text(json.dumps(table, indent=1) + "\n")
+    across = list(range(1, 9))
+    panels = [
+        Panel(
+            title, "dates in a row", "share", {model: (across, rows[name]) for model, rows in table.items()}
+        )
+        for title, name in (
+            ("rows without a fault", "exact_by_length"),
+            ("dates that are right", "dates_by_length"),
+        )
+    ]
+    note = "Held-out dates. Lines are means over three seeds, tints their range."
+    draw.series(panels, title="Where a fixed vector fails and attention does not", note=note).savefig(
+        kept.ROOT / "bottleneck" / "bottleneck.png", dpi=110
+    )
+
+
+def page(name: str) -> None:
+    """Draw the pictures of a task and write its page."""
+    folder = kept.ROOT / name
+    models = [task for task in tasks(name) if (folder / task.model / CARD).exists()]
+    if name in LOOKED and name != "bottleneck":
+        look(name).figures[0][1].savefig(folder / "attention.png", dpi=110)
+    lively = next(task for task in models if task.attends)
+    draw.life(Life.load(folder / lively.model / FILE)).savefig(folder / "life.png", dpi=110)
+    about = re.search(
+        rf"^## {name}\n(.*?)(?=^## |\Z)", DOCS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    assert about is not None, f"docs/tasks.md must tell of {name}"
+    pictures = [picture for picture in cards.SHOWN if (folder / picture).exists()]
+    found = [kept.card(name, task.model) for task in models]
+    (folder / "CARD.md").write_text(cards.text(name, about[1], found, pictures), encoding="utf-8")
+
+
+def main() -> None:
+    """Keep what is in the folder."""
+    source, *names = sys.argv[1:]
+    for name in names or NAMES:
+        for task in tasks(name):
+            if (Path(source) / name / task.model / CARD).exists():
+                keep(task, Path(source) / name / task.model)
+        if name == "bottleneck":
+            lengths(Path(source) / name)
+        page(name)
+
+
+main()

@@ -1,0 +1,88 @@
+"""What the package brings of the tasks: small, and as good on a part of the held-out data as its card says."""
+
+import re
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from regard.errors import ModelError
+from regard.training.life import Life
+from regard.training.probe import FILE
+from regard.training.tasks import NAMES, cards, docstrings, kept, summarise, tasks
+from regard.training.tasks.recipes import summarise as summariser
+from regard.training.tasks.task import MODEL
+
+EVERY = [task for name in NAMES for task in tasks(name)]
+IDS = [f"{task.name}-{task.model}" for task in EVERY]
+DOCS = Path(__file__).parents[3] / "docs" / "tasks.md"
+
+# The least that the small held-out part must show: the issue's bars, less what two hundred examples can be off by.
+LEAST = {
+    "translate": {"exact": 0.97, "alignment best": 0.8},
+    "answer": {"right 1": 0.93, "right 2": 0.84},
+    "caption": {"exact": 0.9, "digits best": 0.8},
+}
+
+
+def scores(card):
+    """Each score of a card by its name, without where it was found."""
+    return {re.sub(r" \(.*\)", "", name): value for name, value, _ in cards.lines(card["scores"])}
+
+
+@pytest.fixture(scope="module")
+def cached():
+    """The docstrings of the standard library alone: all packages together take a minute to read."""
+    return summarise.split(docstrings.packages([Path(sysconfig.get_path("stdlib"))]))
+
+
+@pytest.mark.parametrize("task", EVERY, ids=IDS)
+def test_a_small_part_is_scored_as_the_card_says(task, cached, monkeypatch):
+    monkeypatch.setattr(summarise, "installed", lambda: cached)
+    monkeypatch.setattr(summariser, "SCORED", 2)  # few of the standard library's have more
+    found = scores(task.evaluate(kept.folder(task.name, task.model), quick=True))
+    said = scores(kept.card(task.name, task.model))
+    assert found.keys() == said.keys()
+    for name, least in LEAST.get(task.name, {}).items():
+        assert float(found[name]) >= least and float(said[name]) >= least
+    if task.name == "summarise":
+        assert float(found["rouge1 attention"]) > float(found["rouge1 random"])
+    if task.name == "language":
+        nats = next(value for name, value in found.items() if name.startswith("nats"))
+        assert float(nats) < float(found["baselines 5-gram"])
+
+
+@pytest.mark.parametrize("task", [task for task in EVERY if task.attends])
+def test_the_life_is_small_and_whole(task):
+    path = kept.folder(task.name, task.model) / FILE
+    life = Life.load(path)
+    assert path.stat().st_size <= 2e6
+    assert life.steps[0] == 0 and life.steps[-1] == task.recipe.steps
+
+
+def test_all_weights_together_are_small():
+    weights = [kept.folder(task.name, task.model) / MODEL / "model.safetensors" for task in EVERY]
+    assert sum(path.stat().st_size for path in weights) <= 20e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_says_what_the_cards_say(name):
+    folder = kept.ROOT / name
+    about = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.DOTALL | re.MULTILINE)
+    pictures = [picture for picture in cards.SHOWN if (folder / picture).exists()]
+    found = [kept.card(name, task.model) for task in tasks(name)]
+    assert (folder / "CARD.md").read_text() == cards.text(name, about[1], found, pictures)
+    assert "life.png" in pictures
+
+
+def test_a_card_was_made_by_the_recipe():
+    for task in EVERY:
+        trained = kept.card(task.name, task.model)["training"]
+        assert trained["recipe"]["steps"] == task.recipe.steps and not trained["quick"]
+
+
+def test_a_model_that_is_not_there_is_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(kept, "ROOT", tmp_path)
+    for read in (kept.load, kept.card):
+        with pytest.raises(ModelError, match="translate"):
+            read("translate", "bahdanau")
