@@ -19,8 +19,11 @@ from regard.training.tasks.pairs import IGNORED
 from regard.training.tasks.words import END, MASK, Vocabulary, pieces
 
 SHORTEST, LONGEST = 5, 15  # sentences in a story
-BEGINS = 2  # sentences of the shortest to learn from: who did what is learned there first
-ASKED = 3  # questions of each kind, at most, about a story to learn from
+LENGTHS = np.arange(
+    2, LONGEST + 1
+)  # sentences of stories to learn from: who did what is learned in short ones first
+CHANCES = 1 / LENGTHS / (1 / LENGTHS).sum()
+ASKED = 5  # questions of each kind, at most, about a story to learn from
 CAST = 4  # people, and things, in a story
 
 Question = tuple[str, str, tuple[int, ...]]  # what is asked, the answer, and its support
@@ -80,7 +83,7 @@ class Lessons(Dataset):
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         draw = np.random.default_rng((self.seed, place))
-        world = _world(draw, BEGINS, held=False)
+        world = _world(draw, int(draw.choice(LENGTHS, p=CHANCES)), held=False)
         ids = self.vocabulary.encode(pieces(" ".join(world.sentences)))
         labels = [IGNORED] * len(ids)
         for question, answer, _ in _some(questions(world), draw):
@@ -156,7 +159,7 @@ def vocabulary() -> Vocabulary:
 
 def _story(draw: np.random.Generator, facts: int, held: bool) -> Story | None:
     """A story, and a question drawn from those that it answers; None where it answers none of the kind."""
-    world = _world(draw, SHORTEST, held=held)
+    world = _world(draw, int(draw.integers(SHORTEST, LONGEST + 1)), held=held)
     found = questions(world)[facts]
     if not found:
         return None
@@ -164,12 +167,12 @@ def _story(draw: np.random.Generator, facts: int, held: bool) -> Story | None:
     return Story(tuple(world.sentences), question, answer, support)
 
 
-def _world(draw: np.random.Generator, shortest: int, *, held: bool) -> stories.World:
-    """A world of which at least so many sentences were told."""
+def _world(draw: np.random.Generator, length: int, *, held: bool) -> stories.World:
+    """A world of which so many sentences were told."""
     people = [str(name) for name in draw.choice(stories.PEOPLE, CAST, replace=False)]
     things = [str(name) for name in draw.choice(stories.THINGS, CAST, replace=False)]
     world = stories.World(held)
-    for _ in range(draw.integers(shortest, LONGEST + 1)):
+    for _ in range(length):
         world.tell(draw, people, things)
     return world
 

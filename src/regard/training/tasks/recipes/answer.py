@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.models import EncoderConfig, EncoderForMaskedLM
 from regard.record import Call
@@ -19,8 +19,8 @@ from regard.training.tasks.words import PAD
 from regard.watch import watch
 
 RECIPE = Recipe(
-    steps=5000,
-    batch=64,
+    steps=8000,
+    batch=32,
     learning_rate=1e-3,
     beta2=0.98,
     decay=0.01,
@@ -37,11 +37,14 @@ STORIES = {
 
 def build(words: int) -> EncoderForMaskedLM:
     """Four layers of four heads, 128 wide."""
-    return EncoderForMaskedLM(
+    model = EncoderForMaskedLM(
         EncoderConfig(
             vocabulary=words, width=128, heads=4, depth=4, dropout=0.0, positions="rotary", pad_token_id=PAD
         )
     )
+    # As small as BERT's they would be lost behind the first layer: who a sentence is about is learned much later.
+    nn.init.normal_(model.get_parameter("encoder.embedding.tokens.weight"), std=0.3)
+    return model
 
 
 def data(quick: bool, words: Any) -> Data:

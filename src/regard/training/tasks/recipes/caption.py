@@ -29,10 +29,10 @@ def build(words: int) -> ImageToTextForConditionalGeneration:
             image=(caption.CANVAS, caption.CANVAS), patch=PATCH, overlap=PATCH, channels=1, init="xavier", **SPECIAL,
         )
     )  # fmt: skip
-    # As small as BERT's they would be almost nothing: where a digit lies would be learned much later.
+    # Most of a canvas is paper: where ink does not outweigh places, what a digit looks like is learned much later.
     for name in ("encoder.positions.weight", "decoder.embedding.positions.weight"):
-        nn.init.normal_(model.get_parameter(name), std=0.5)
-    nn.init.xavier_uniform_(model.get_parameter("encoder.patches.weight"))
+        nn.init.normal_(model.get_parameter(name), std=0.1)
+    nn.init.xavier_uniform_(model.get_parameter("encoder.patches.weight"), gain=4)
     return model
 
 
