@@ -9,7 +9,7 @@ from babel.dates import format_date, format_datetime, format_time
 from num2words import num2words
 
 from regard.training.tasks import bottleneck, fields, translate
-from regard.training.tasks.pairs import IGNORED, collate
+from regard.training.tasks.pairs import IGNORED, Pairs, collate
 from regard.training.tasks.words import END, PAD
 
 WHEN = datetime(2022, 3, 3, 15, 45, 12)
@@ -141,7 +141,7 @@ def test_rows_have_the_length_asked_for_and_align_within_their_dates():
 
 @pytest.mark.parametrize("module", [translate, bottleneck])
 def test_every_piece_is_known(module):
-    held = module.data(1009, held=True, seed=3)
+    held = Pairs(module.pairs(1009, held=True, seed=3), module.vocabulary())
     assert all(len(held[place]["labels"]) > 1 for place in range(len(held)))
 
 
@@ -179,3 +179,31 @@ def test_the_example_of_the_command_is_known():
     words = translate.vocabulary()
     source = fields.moment(datetime(2022, 3, 3), "en_GB", "full")
     assert str(source) == "Thursday, 3 March 2022" and words.encode(source.pieces)
+
+
+def test_rows_to_learn_from_are_cut_to_one_number_of_dates():
+    rows = bottleneck.data(7)
+    words, seen = bottleneck.vocabulary(), []
+    with torch.random.fork_rng([]):
+        torch.manual_seed(0)
+        for _ in range(401):
+            batch = bottleneck.collate([rows[i] for i in range(7)])
+            texts = [words.decode(row) for row in batch["labels"].clamp(min=0).tolist()]
+            (count,) = {text.count(";") + 1 for text in texts}
+            sources = [words.decode(row) for row in batch["input_ids"].tolist()]
+            assert {text.count(";") + 1 for text in sources} == {count}
+            whole = [str(pair.target) for pair in rows.rows.pairs]
+            assert all(long.startswith(text) for long, text in zip(whole, texts, strict=True))
+            assert ((batch["labels"] == END).sum(1) == 1).all() and (
+                (batch["input_ids"] == END).sum(1) == 1
+            ).all()
+            seen.append(count)
+    # One date is drawn with a chance of 1 / (1 + 1/2 + … + 1/8) = 0.368, eight dates with an eighth of that.
+    assert seen.count(1) / 401 == pytest.approx(0.368, abs=0.08) and set(seen) == set(range(1, 9))
+
+
+def test_held_out_rows_are_not_cut():
+    pairs = bottleneck.pairs(11, length=8, held=True)
+    batch = bottleneck.collate([Pairs(pairs, bottleneck.vocabulary())[i] for i in range(11)])
+    texts = [bottleneck.vocabulary().decode(row) for row in batch["labels"].clamp(min=0).tolist()]
+    assert texts == [str(pair.target) for pair in pairs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -26,6 +27,7 @@ CONTEXT = 256
 RECIPE = Recipe(
     steps=4000, batch=16, learning_rate=3e-3, beta2=0.95, precision="bfloat16", log_every=50, save_every=1000
 )
+MASKED = replace(RECIPE, steps=2500)
 QUICK = Recipe(steps=60, batch=8, learning_rate=3e-3, beta2=0.95, log_every=10)
 HELD = {False: 400, True: 24}  # held-out rows that are scored; by quick
 SPAN, SEQUENCES, SEED = 96, 16, 20_000  # random tokens, twice, for induction
@@ -151,5 +153,5 @@ def _stack(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 TASKS = (
     Task("language", "decoder", RECIPE, QUICK, decoder, data, predicted),
-    Task("language", "encoder", RECIPE, QUICK, encoder, hidden, filled_in),
+    Task("language", "encoder", MASKED, QUICK, encoder, hidden, filled_in),
 )
