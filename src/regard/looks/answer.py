@@ -37,12 +37,12 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
     sentences, question = _parts(_example() if text is None else text)
     model = model or MODEL
     network, words = kept.load("answer", model)
-    ids = _numbers(sentences, question, words)
+    read = _read(sentences, question, words)
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
-        logits = network(input_ids=ids).logits
-    record.tokens = [[words.all[number] for number in ids[0].tolist()]]
+        logits = network(**read).logits
+    record.tokens = [[words.all[number] for number in read["input_ids"][0].tolist()]]
     record.info |= {"model": f"answer, {model}", "text": " ".join((*sentences, question))}
-    row = ids.shape[1] - 2
+    row = read["input_ids"].shape[1] - 2
     sure, number = logits[0, row].softmax(-1).max(-1)
     known = answer_to(question, sentences)
     told = Story(sentences, question, words.all[int(number)], known[2] if known else ())
@@ -77,20 +77,22 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
     return tuple(sentences), question[0].lower() + question[1:]
 
 
-def _numbers(sentences: tuple[str, ...], question: str, words: Vocabulary) -> Tensor:
-    """What is read, `(1, tokens)`.
+def _read(sentences: tuple[str, ...], question: str, words: Vocabulary) -> dict[str, Tensor]:
+    """What is read, each `(1, tokens)`.
 
     Raises:
         ArgumentError: a word that is not known; says what stories are of.
     """
     try:
-        return torch.tensor([answer.numbers(sentences, question, words)])
+        found = answer.collate([answer.row(sentences, [(question, None)], words)])
     except ArgumentError as error:
         names = ", ".join(PEOPLE[:4])
         raise ArgumentError(
             f"{error}; the stories are of people ({names} …) who go to places, take, drop and give things, "
             f"and the question is {ASKS}"
         ) from None
+    found.pop("labels")
+    return found
 
 
 def _mass(best: Card, record: Record, told: Story, row: int) -> tuple[str, Tensor]:

@@ -119,12 +119,15 @@ class EncoderConfig(TransformerConfig):
 
     Args:
         segments: how many kinds of token there are (`token_type_ids`), 2 in BERT; 0: they are all of one kind.
+        local: in so many layers, the first ones, tokens attend the tokens of their own segment alone: words become
+            sentences there before sentences become a text (as in Yang et al. 2016).
         **transformer: see `TransformerConfig` and `TextConfig`.
     """
 
     model_type: ClassVar[str] = "regard_encoder"
 
     segments: int = 0
+    local: int = 0
 
     def parts(self) -> list[Config]:
         return [self.stack(segments=self.segments, tied=True)]

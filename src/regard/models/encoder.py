@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput, MaskedLMOutput, QuestionAnsweringModelOutput
 
-from regard.errors import ShapeError
+from regard.errors import ArgumentError, ShapeError
+from regard.masks import documents
 from regard.models.base import Model, cross_entropy, new_projection, refuse, returning
 from regard.models.config import EncoderConfig
 from regard.models.padding import text
@@ -32,6 +33,11 @@ class EncoderModel(Model):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
+        if not 0 <= config.local <= config.depth or (config.local and not config.segments):
+            raise ArgumentError(
+                f"local must be from 0 to depth, with segments, got {config.local} of {config.depth} layers "
+                f"and {config.segments} segments"
+            )
         self.embedding = Embedding(config)
         self.stack = Encoder(
             config.depth, config.width, config.heads, config.hidden, attention=attention_of(config), **config.layer
@@ -65,7 +71,17 @@ class EncoderModel(Model):
         refuse(asked)
         here = text(attention_mask, *input_ids.shape)
         x = self.embedding(input_ids, 0 - here.start, token_type_ids)
-        return BaseModelOutput(self.stack(x, mask=here.own(input_ids.shape[1])))
+        own = here.own(input_ids.shape[1])
+        if not self.config.local:
+            return BaseModelOutput(self.stack(x, mask=own))
+        if token_type_ids is None:
+            raise ArgumentError(
+                f"token_type_ids must say the segments of {self.config.local} local layers, got None"
+            )
+        within = documents(token_type_ids)
+        local = within if own is None else within & own
+        layers = [local] * self.config.local + [own] * (self.config.depth - self.config.local)
+        return BaseModelOutput(self.stack(x, mask=layers))
 
 
 class EncoderForMaskedLM(Model):

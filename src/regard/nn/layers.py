@@ -5,7 +5,7 @@ Knows in which order blocks, norms and residuals come; what happens in a block i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import torch
@@ -194,10 +194,21 @@ class Encoder(nn.Module):
         )
         self.norm = Options(**layer).last_norm(width)
 
-    def forward(self, x: Tensor, *, mask: Mask | None = None, cache: Cache | None = None) -> Tensor:
-        """Tokens `(batch, tokens, width)` to the same, layer after layer."""
-        for layer in self.layers:
-            x = layer(x, mask=mask, cache=cache)
+    def forward(
+        self, x: Tensor, *, mask: Mask | Sequence[Mask | None] | None = None, cache: Cache | None = None
+    ) -> Tensor:
+        """Tokens `(batch, tokens, width)` to the same, layer after layer; one mask for all layers, or one for each.
+
+        Raises:
+            ArgumentError: another number of masks than of layers.
+        """
+        masks = list(mask) if isinstance(mask, Sequence) else [mask] * len(self.layers)
+        if len(masks) != len(self.layers):
+            raise ArgumentError(
+                f"mask must be one, or one for each of {len(self.layers)} layers, got {len(masks)}"
+            )
+        for layer, own in zip(self.layers, masks, strict=True):
+            x = layer(x, mask=own, cache=cache)
         return self.norm(x)
 
 

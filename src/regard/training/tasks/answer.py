@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from regard.training.tasks import stories
-from regard.training.tasks.pairs import IGNORED
+from regard.training.tasks.pairs import IGNORED, padded
+from regard.training.tasks.pairs import collate as pair_collate
 from regard.training.tasks.words import END, MASK, Vocabulary, pieces
 
 SHORTEST, LONGEST = 5, 15  # sentences in a story
@@ -24,6 +25,10 @@ LENGTHS = np.arange(
 )  # sentences of stories to learn from: who did what is learned in short ones first
 CHANCES = 1 / LENGTHS / (1 / LENGTHS).sum()
 ASKED = 5  # questions of each kind, at most, about a story to learn from
+SEGMENTS = (
+    32  # a number for each question and each sentence; those of sentences count from the last one backwards
+)
+QUESTIONS = 2 * ASKED
 CAST = 4  # people, and things, in a story
 
 Question = tuple[str, str, tuple[int, ...]]  # what is asked, the answer, and its support
@@ -67,7 +72,7 @@ def examples(count: int, *, facts: int | None = None, held: bool = False, seed: 
 
 
 class Lessons(Dataset):
-    """Stories to learn from, each made when it is asked for, as dicts of `input_ids` and `labels`, each `(tokens,)`.
+    """Stories to learn from, each made when it is asked for, as `row`s.
 
     Several questions, each with its masked answer, follow each story: reading it once teaches more.
 
@@ -84,13 +89,8 @@ class Lessons(Dataset):
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         draw = np.random.default_rng((self.seed, place))
         world = _world(draw, int(draw.choice(LENGTHS, p=CHANCES)), held=False)
-        ids = self.vocabulary.encode(pieces(" ".join(world.sentences)))
-        labels = [IGNORED] * len(ids)
-        for question, answer, _ in _some(questions(world), draw):
-            asked = self.vocabulary.encode(pieces(question))
-            ids += [*asked, MASK]
-            labels += [*[IGNORED] * len(asked), *self.vocabulary.encode([answer])]
-        return {"input_ids": torch.tensor([*ids, END]), "labels": torch.tensor([*labels, IGNORED])}
+        asked = _some(questions(world), draw)
+        return row(world.sentences, [(question, answer) for question, answer, _ in asked], self.vocabulary)
 
 
 def _some(found: dict[int, list[Question]], draw: np.random.Generator) -> list[Question]:
@@ -100,7 +100,7 @@ def _some(found: dict[int, list[Question]], draw: np.random.Generator) -> list[Q
 
 
 class Stories(Dataset):
-    """Stories as dicts of `input_ids` and `labels`, each `(tokens,)`: every label but the masked answer's is −100.
+    """Stories as `row`s of one question.
 
     Args:
         examples: the stories.
@@ -114,23 +114,53 @@ class Stories(Dataset):
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
         told = self.examples[place]
-        ids = numbers(told.sentences, told.question, self.vocabulary)
-        labels = torch.full((len(ids),), IGNORED)
-        labels[-2] = self.vocabulary.encode([told.answer])[0]
-        return {"input_ids": torch.tensor(ids), "labels": labels}
+        return row(told.sentences, [(told.question, told.answer)], self.vocabulary)
 
     def sentences(self, place: int) -> Tensor:
         """`sentence_of` one of them."""
         return sentence_of(self.examples[place])
 
 
-def numbers(sentences: Sequence[str], question: str, words: Vocabulary) -> list[int]:
-    """The row of tokens that is read: the story, the question, the masked answer and the end.
+def row(
+    sentences: Sequence[str], asked: Sequence[tuple[str, str | None]], words: Vocabulary
+) -> dict[str, Tensor]:
+    """A story, questions, each with its masked answer, and an end, each `(tokens,)`.
+
+    `input_ids`, `labels` (−100 but for answers that are known), and `token_type_ids`: question i has segment i, and the
+    sentences have those behind all questions, the last one the first of them.
+
+    Args:
+        sentences: of the story. asked: questions and answers; None where one is to be found. words: that are known.
 
     Raises:
         ArgumentError: a word that is not known.
     """
-    return [*words.encode(pieces(" ".join((*sentences, question)))), MASK, END]
+    ids: list[int] = []
+    labels: list[int] = []
+    segments: list[int] = []
+    for place, sentence in enumerate(sentences):
+        own = words.encode(pieces(sentence))
+        ids += own
+        labels += [IGNORED] * len(own)
+        segments += [min(QUESTIONS + len(sentences) - 1 - place, SEGMENTS - 1)] * len(own)
+    for place, (question, answer) in enumerate(asked):
+        own = words.encode(pieces(question))
+        ids += [*own, MASK]
+        labels += [*[IGNORED] * len(own), IGNORED if answer is None else words.encode([answer])[0]]
+        segments += [place] * (len(own) + 1)
+    found = {
+        "input_ids": [*ids, END],
+        "labels": [*labels, IGNORED],
+        "token_type_ids": [*segments, segments[-1]],
+    }
+    return {name: torch.tensor(values) for name, values in found.items()}
+
+
+def collate(examples: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """`pairs.collate`, and the segments, padded by 0."""
+    return pair_collate(examples) | {
+        "token_type_ids": padded([example["token_type_ids"] for example in examples], 0)
+    }
 
 
 def sentence_of(told: Story) -> Tensor:

@@ -12,23 +12,23 @@ from regard.models import EncoderConfig, EncoderForMaskedLM
 from regard.record import Call
 from regard.training.recipe import Recipe
 from regard.training.tasks import answer, scoring
-from regard.training.tasks.pairs import IGNORED, collate
+from regard.training.tasks.pairs import IGNORED
 from regard.training.tasks.recipes.common import batches, share
 from regard.training.tasks.task import Card, Data, Task
 from regard.training.tasks.words import PAD
 from regard.watch import watch
 
 RECIPE = Recipe(
-    steps=8000,
+    steps=5000,
     batch=32,
-    learning_rate=1e-3,
+    learning_rate=1.5e-3,
     beta2=0.98,
     decay=0.01,
     precision="bfloat16",
     log_every=50,
     save_every=500,
 )
-QUICK = Recipe(steps=250, batch=32, learning_rate=1e-3, decay=0.01, precision="bfloat16", log_every=20)
+QUICK = Recipe(steps=250, batch=32, learning_rate=1.5e-3, decay=0.01, precision="bfloat16", log_every=20)
 STORIES = {
     False: (300_000, 1000),
     True: (8000, 100),
@@ -36,14 +36,16 @@ STORIES = {
 
 
 def build(words: int) -> EncoderForMaskedLM:
-    """Four layers of four heads, 128 wide."""
+    """Four layers of three heads, 96 wide; in the first, words look at their own sentence only."""
     model = EncoderForMaskedLM(
         EncoderConfig(
-            vocabulary=words, width=128, heads=4, depth=4, dropout=0.0, positions="rotary", pad_token_id=PAD
+            vocabulary=words, width=96, heads=3, depth=4, local=1, segments=answer.SEGMENTS, dropout=0.0,
+            positions="rotary", pad_token_id=PAD,
         )
-    )
+    )  # fmt: skip
     # As small as BERT's they would be lost behind the first layer: who a sentence is about is learned much later.
-    nn.init.normal_(model.get_parameter("encoder.embedding.tokens.weight"), std=0.3)
+    for name in ("tokens", "segments"):
+        nn.init.normal_(model.get_parameter(f"encoder.embedding.{name}.weight"), std=0.3)
     return model
 
 
@@ -51,7 +53,9 @@ def data(quick: bool, words: Any) -> Data:
     """Stories: held out as many with one supporting fact as with two, the former first."""
     train, each = STORIES[quick]
     held = answer.examples(each, facts=1, held=True) + answer.examples(each, facts=2, held=True)
-    return Data(lambda: answer.Lessons(train), answer.Stories(held), collate, words or answer.vocabulary())
+    return Data(
+        lambda: answer.Lessons(train), answer.Stories(held), answer.collate, words or answer.vocabulary()
+    )
 
 
 @torch.no_grad()

@@ -20,10 +20,11 @@ from regard.training.tasks.recipes.translate import transformer
 from regard.training.tasks.task import Card, Data, Task
 
 LONGEST = 90  # tokens that are written
+LUONG = Recipe(steps=2000, batch=32, learning_rate=5e-3, decay=0.01, log_every=50, save_every=500)
 RECIPE = Recipe(steps=1000, batch=32, learning_rate=5e-3, decay=0.01, log_every=50, save_every=500)
 # A vector that holds everything takes longer to learn than a look back, and is given more numbers to do it with.
 FIXED = Recipe(steps=3000, batch=32, learning_rate=3e-3, decay=0.01, log_every=50, save_every=500)
-TRANSFORMER = Recipe(steps=1000, batch=32, learning_rate=1e-3, decay=0.01, log_every=50, save_every=500)
+TRANSFORMER = Recipe(steps=2500, batch=32, learning_rate=1e-3, decay=0.01, log_every=50, save_every=500)
 QUICK = Recipe(steps=150, batch=32, learning_rate=5e-3, decay=0.01, log_every=10)
 ROWS = {False: (20_000, 100), True: (4000, 10)}  # to train on; held out of each length; by quick
 
@@ -85,9 +86,9 @@ def _dates(said: str, wanted: str) -> float:
 
 KINDS: tuple[tuple[str, Score | None, Order, int, Recipe], ...] = (
     ("fixed", None, "luong", 160, FIXED),
-    ("luong-dot", "dot", "luong", 96, RECIPE),
-    ("luong-general", "general", "luong", 96, RECIPE),
-    ("luong-concat", "concat", "luong", 96, RECIPE),
+    ("luong-dot", "dot", "luong", 96, LUONG),
+    ("luong-general", "general", "luong", 96, LUONG),
+    ("luong-concat", "concat", "luong", 96, LUONG),
     ("bahdanau", "additive", "bahdanau", 96, RECIPE),
 )
 TASKS = (
