@@ -15,7 +15,7 @@ VOCABULARIES = {
     "bottleneck": bottleneck.vocabulary,
 }
 SCORES = {
-    "answer": {"support": {"best": {"layer": "encoder.stack.layers.2.attention", "head": 3}}},
+    "answer": {"support": {"best": {"layer": "encoder.stack.layers.2.attention", "head": 2}}},
     "caption": {"digits": {"best": {"layer": "decoder.stack.layers.1.crossing", "head": 2}}},
     "summarise": {},
     "bottleneck": {"exact": {"score": 0.5}},

@@ -12,6 +12,7 @@ from regard.looks import answer as looks_answer
 from regard.looks import look
 from regard.page import report
 from regard.training.tasks import answer, kept
+from regard.training.tasks.answer import QUESTIONS
 from regard.training.tasks.scoring import rollout, weights
 
 STORY = "Alice went to the kitchen. Bruno moved to the attic. Alice took the key. Alice went to the garden."
@@ -61,16 +62,23 @@ def test_the_shares_are_those_of_the_head_that_the_card_names(fresh, scores):
     query = ids.shape[1] - 2
     assert ids[0, query] == words.encode(["<mask>"])[0]
     if scores is None:
-        row = weights(looked.record["encoder.stack.layers.2.attention"])[3, query]
+        row = weights(looked.record["encoder.stack.layers.2.attention"])[2, query]
     else:
         row = rollout(looked.record)[query]
     ends = [place + 1 for place, word in enumerate(looked.record.tokens[0]) if word == "."]
     mass = torch.stack([row[begin:end].sum() for begin, end in zip([0, *ends], ends, strict=False)])
     assert shares(looked) == pytest.approx((mass / mass.sum()).tolist(), abs=0.0051)
     assert [row[0] for row in looked.rows].index("▶") == int(mass.argmax())
-    where = "the rollout through all layers" if scores else "encoder.stack.layers.2.attention, head 3"
+    where = "the rollout through all layers" if scores else "encoder.stack.layers.2.attention, head 2"
     assert f"What each sentence got from the answer, in {where}." in written(looked.figures[0][1])
-    logits = models["encoder"](input_ids=ids).logits[0, query].detach().softmax(-1)
+    told = len(ends)
+    parts = [
+        QUESTIONS + told - 1 - i
+        for i, (begin, end) in enumerate(zip([0, *ends], ends, strict=False))
+        for _ in range(begin, end)
+    ]
+    segments = torch.tensor([[*parts, *[0] * (ids.shape[1] - len(parts))]])
+    logits = models["encoder"](input_ids=ids, token_type_ids=segments).logits[0, query].detach().softmax(-1)
     assert looked.said.split()[-1] == words.all[int(logits.argmax())]
     assert (f"a probability of {float(logits.max()):.2f}." in looked.notes[0]) == bool(logits.max() < 0.5)
 

@@ -297,3 +297,59 @@ def test_a_start_token_is_needed(kind):
 def test_what_a_config_must_say(kind, changed, message):
     with pytest.raises(ArgumentError, match=message):
         model_of(kind, **changed)
+
+
+def test_local_layers_see_their_own_segment_only():
+    torch.manual_seed(3)
+    config = rg.models.EncoderConfig(
+        vocabulary=31, width=24, heads=3, depth=2, local=1, segments=4, dropout=0.0, init="xavier"
+    )
+    model = rg.models.EncoderModel(config).eval()
+    ids, segments = torch.randint(5, 31, (2, 11)), torch.tensor([[2] * 3 + [1] * 5 + [0] * 3] * 2)
+    mask = torch.ones(2, 11, dtype=torch.long)
+    mask[1, 9:] = 0
+    with torch.no_grad(), rg.watch(model, keep="vectors") as record:
+        model(input_ids=ids, attention_mask=mask, token_type_ids=segments)
+    first, second = (
+        [torch.stack([call.weights(h, batch=b) for h in range(3)]) for b in range(2)] for call in record
+    )
+    same = segments[0][:, None] == segments[0][None, :]
+    assert (first[0][:, ~same] == 0).all() and (first[0][:, same] > 0).all()
+    assert (first[1][:, :9, 9:] == 0).all() and (second[0] > 0).all() and (second[1][:, :9, 9:] == 0).all()
+    with torch.no_grad():
+        alone = model(input_ids=ids[1:, :9], token_type_ids=segments[1:, :9]).last_hidden_state
+        padded = model(input_ids=ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
+    torch.testing.assert_close(padded[1, :9], alone[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"local": 1}, "local must be from 0 to depth, with segments, got 1 of 2 layers and 0 segments"),
+        ({"local": 3, "segments": 2}, "got 3 of 2 layers"),
+    ],
+)
+def test_local_layers_need_segments(settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        rg.models.EncoderModel(rg.models.EncoderConfig(vocabulary=31, width=24, heads=3, depth=2, **settings))
+    local = rg.models.EncoderModel(
+        rg.models.EncoderConfig(vocabulary=31, width=24, heads=3, depth=2, local=2, segments=2)
+    )
+    with pytest.raises(
+        ArgumentError, match="token_type_ids must say the segments of 2 local layers, got None"
+    ):
+        local(input_ids=torch.tensor([[5, 6]]))
+
+
+def test_a_grid_of_patches_has_positions_of_rows_and_columns():
+    config = rg.models.ImageToTextConfig(
+        vocabulary=31, width=24, heads=3, image=(15, 20), patch=5, channels=1, positions="sinusoidal", dropout=0.0
+    )
+    encoder = rg.models.ImageToTextForConditionalGeneration(config).encoder
+    places = encoder.positions(torch.zeros(1, 12, 24))[0].unflatten(0, (3, 4))
+    assert (places[:, :1, :12] == places[:, :, :12]).all() and (places[:1, :, 12:] == places[:, :, 12:]).all()
+    assert len({tuple(row.tolist()) for row in places.flatten(0, 1)}) == 12
+    for number in range(6):
+        turn = 2 / 100 ** (2 * number / 12)
+        assert_close(places[2, 0, 2 * number], torch.tensor(turn).sin())
+        assert_close(places[0, 2, 12 + 2 * number + 1], torch.tensor(turn).cos())

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 import regard as rg
 from models.small import HIDDEN, VOCABULARY, ids, padded
+from regard.errors import ArgumentError
 
 WIDTH, HEADS, DEPTH, TOKENS = 24, 4, 2, 11
 NUMBERS = {
@@ -117,6 +118,27 @@ def test_bert(side):
     want = theirs(read, mask, segments, position_ids=places, labels=labels)
     close(got.logits[mask.bool()], want.logits[mask.bool()])
     close(got.loss, want.loss)
+
+
+def test_patches_that_overlap_are_those_of_a_wider_kernel():
+    config = rg.models.ImageToTextConfig(
+        **NUMBERS, image=(15, 20), patch=5, overlap=2, channels=3, positions=None, dropout=0.0
+    )
+    encoder = rg.models.ImageToTextForConditionalGeneration(config).encoder.eval()
+    image, seen = torch.randn(2, 3, 15, 20), []
+    encoder.patches.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+    with torch.no_grad():
+        encoder(image)
+    kernel = encoder.patches.weight.unflatten(1, (3, 9, 9))
+    want = torch.conv2d(image, kernel, encoder.patches.bias, stride=5, padding=2).flatten(2).mT
+    torch.testing.assert_close(seen[0], want, atol=1e-6, rtol=1e-5)
+    assert rg.models.parameters_of(config) == sum(
+        p.numel() for p in rg.models.ImageToTextForConditionalGeneration(config).parameters()
+    )
+    with pytest.raises(ArgumentError, match="overlap must be at least 0, got -1"):
+        rg.models.ImageToTextForConditionalGeneration(
+            rg.models.ImageToTextConfig(image=(15, 20), patch=5, overlap=-1)
+        )
 
 
 def test_patches_are_those_of_vit():

@@ -171,7 +171,8 @@ class ImageToTextConfig(TransformerConfig):
     """Of `ImageToTextForConditionalGeneration`; what is said of layers holds for both sides.
 
     Args:
-        image: height and width of images, in pixels; multiples of `patch`.
+        image: height and width of images, in pixels; multiples of `patch`. "sinusoidal" positions are those of rows and
+            columns.
         patch: height and width of a patch, in pixels.
         overlap: pixels around a patch, on each side, that are seen with it (as in Wu et al. 2021, CvT).
         channels: of a pixel: 1 for grey, 3 for colours.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
@@ -15,6 +16,30 @@ from regard.models.encoder_decoder import Seq2Seq, started
 from regard.models.padding import Text
 from regard.models.text import TextDecoder, added_positions, attention_of, own_positions
 from regard.nn.layers import Encoder
+from regard.nn.positions import Sinusoidal
+
+
+class GridPositions(nn.Module):
+    """Sines and cosines of the row in one half of the width, and of the column in the other (Carion et al. 2020, DETR).
+
+    Args:
+        rows, columns: of patches. width: of their embeddings; a multiple of 4.
+    """
+
+    BASE = 100.0  # a grid is short: with the base for texts most of the numbers would be the same everywhere
+
+    def __init__(self, rows: int, columns: int, width: int) -> None:
+        super().__init__()
+        self.rows, self.columns = rows, columns
+        self.along = Sinusoidal(width // 2, base=self.BASE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Patches `(batch, rows · columns, width)`, row after row, plus the encoding of their places."""
+        down, across = self.along.table(self.rows), self.along.table(self.columns)
+        places = torch.cat(
+            (down[:, None].expand(-1, self.columns, -1), across[None].expand(self.rows, -1, -1)), dim=-1
+        )
+        return x + places.flatten(0, 1).to(x)
 
 
 class ImageEncoder(Model):
@@ -34,7 +59,11 @@ class ImageEncoder(Model):
         super().__init__(config)
         rows, columns = config.grid
         self.patches = new_projection(config.channels * config.seen**2, config.width, bias=True)
-        self.positions = added_positions(config, rows * columns)
+        self.positions = (
+            GridPositions(rows, columns, config.width)
+            if config.positions == "sinusoidal"
+            else added_positions(config, rows * columns)
+        )
         self.dropout = nn.Dropout(config.dropout)
         self.stack = Encoder(
             config.depth, config.width, config.heads, config.hidden, attention=attention_of(config), **config.layer

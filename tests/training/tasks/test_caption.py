@@ -44,8 +44,7 @@ def true(scene):
         relation = part.split(" a", 1)[0].strip() if not part.startswith(" above") else "above"
         assert relation in RELATIONS, (said, relation)
         gaps = {
-            "above": other[0] - one[0], "below": one[0] - other[0],
-            "left of": other[1] - one[1], "right of": one[1] - other[1],
+            "above": other[0] - one[0], "left of": other[1] - one[1], "right of": one[1] - other[1],
         }  # fmt: skip
         assert max(gaps, key=gaps.get) == relation and gaps[relation] >= caption.CLEAR
         assert sorted(gaps.values())[-1] - sorted(gaps.values())[-2] >= caption.CLEAR
@@ -58,12 +57,7 @@ def test_captions_are_true_and_there_is_one_for_a_scene():
     drawn = caption.scenes(400, seed=1)
     assert all(true(scene) for scene in drawn)
     for scene in drawn:
-        assert list(scene.digits) == sorted(scene.digits, reverse=True)
-        for digits, corners in zip(
-            zip(scene.digits, scene.digits[1:], strict=False),
-            zip(scene.corners, scene.corners[1:], strict=False), strict=True,
-        ):  # fmt: skip
-            assert digits[0] > digits[1] or corners[0] < corners[1]
+        assert list(scene.corners) == sorted(scene.corners)
     assert {len(scene.digits) for scene in drawn} == {2, 3, 4}
     words = " ".join(word for scene in drawn for word in scene.words)
     assert all(words.count(relation) > 100 for relation in RELATIONS)
@@ -133,7 +127,7 @@ def test_bent_drawings_are_others_that_stay_close():
         near += (drawn * boxes(scene, straight["pixel_values"])).sum(1).tolist()
         right += (kinds[(drawn @ every.T).argmax(1)] == torch.tensor(scene.digits)).tolist()
     near, right = torch.tensor(near), torch.tensor(right).double()
-    assert near.max() < 0.99 and near.mean() > 0.7 and near.quantile(0.05) > 0.5
+    assert near.max() < 0.999 and near.mean() > 0.7 and near.quantile(0.05) > 0.5
     assert right.mean() > 0.8  # the nearest of all drawings is mostly of the same digit
 
 

@@ -30,7 +30,7 @@ CLEAR = (
 ONE_IN = 5  # digits that are held out
 BEND = 0.15  # how far a drawing is turned (in radians) and sheared at most; it is stretched by half of that
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-RELATIONS = ("above", "below", "left of", "right of")
+RELATIONS = ("above", "left of", "right of")  # of a digit to the next one further down
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Scene:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The caption: "a", "seven", "above", "a", "two". Larger digits come first, equal ones from the top left."""
+        """The caption: "a", "seven", "above", "a", "two". They are named from top to bottom."""
         said = [*_named(self.digits[0])]
         for digit, one, other in zip(self.digits[1:], self.corners, self.corners[1:], strict=False):
             said += [*relation(one, other).split(), *_named(digit)]
@@ -82,10 +82,11 @@ class Scene:
 
 
 def relation(one: tuple[int, int], other: tuple[int, int]) -> str:
-    """How a digit at the corner `one` lies to the digit at `other`: the way in which they are further apart."""
+    """How a digit at the corner `one` lies to one at `other`, not above it: the way in which they are further apart."""
     down, right = other[0] - one[0], other[1] - one[1]
-    if abs(down) > abs(right):
-        return "above" if down > 0 else "below"
+    assert down >= 0, f"digits are named from top to bottom, got {one} before {other}"
+    if down > abs(right):
+        return "above"
     return "left of" if right > 0 else "right of"
 
 
@@ -178,7 +179,7 @@ def _scene(draw: np.random.Generator, samples: np.ndarray, size: int) -> Scene:
     while True:
         corners = [(int(top), int(left)) for top, left in draw.integers(0, CANVAS - SIDE + 1, (size, 2))]
         kinds = _digits()[1]
-        named = sorted(zip(chosen, corners, strict=True), key=lambda each: (-kinds[each[0]], each[1]))
+        named = sorted(zip(chosen, corners, strict=True), key=lambda each: each[1])
         places = [corner for _, corner in named]
         if not _apart(places) or not all(map(_clear, places, places[1:])):
             continue

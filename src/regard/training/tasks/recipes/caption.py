@@ -25,13 +25,11 @@ def build(words: int) -> ImageToTextForConditionalGeneration:
     """Three layers for the image and two for the text, of four heads, 128 wide."""
     model = ImageToTextForConditionalGeneration(
         ImageToTextConfig(
-            vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.1, length=32,
+            vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.05, positions="sinusoidal",
             image=(caption.CANVAS, caption.CANVAS), patch=PATCH, overlap=PATCH, channels=1, init="xavier", **SPECIAL,
         )
     )  # fmt: skip
     # Most of a canvas is paper: where ink does not outweigh places, what a digit looks like is learned much later.
-    for name in ("encoder.positions.weight", "decoder.embedding.positions.weight"):
-        nn.init.normal_(model.get_parameter(name), std=0.1)
     nn.init.xavier_uniform_(model.get_parameter("encoder.patches.weight"), gain=4)
     return model
 
