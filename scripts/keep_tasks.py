@@ -61,16 +61,23 @@ def machine() -> str:
 
 
 def lengths(source: Path) -> None:
-    """The bottleneck's figure: exact translations against the number of dates, over all seeds."""
-    table = {}
+    """The bottleneck's figure: exact translations against the number of dates, over the seeds that were trained."""
+    kept_path = kept.ROOT / "bottleneck" / "lengths.json"
+    seen = json.loads(kept_path.read_text()) if kept_path.exists() else {}
     for task in tasks("bottleneck"):
-        runs = [source / f"{task.model}{f'-{seed}' if seed else ''}" / CARD for seed in SEEDS]
-        found = [json.loads(path.read_text())["scores"] for path in runs if path.exists()]
-        table[task.model] = {
-            name: [[each["score"] for each in scores[name].values()] for scores in found]
-            for name in ("exact_by_length", "dates_by_length")
-        }
-    (kept.ROOT / "bottleneck" / "lengths.json").write_text(json.dumps(table, indent=1) + "\n")
+        for seed in SEEDS:
+            path = source / f"{task.model}{f'-{seed}' if seed else ''}" / CARD
+            if path.exists():
+                scores = json.loads(path.read_text())["scores"]
+                seen.setdefault(task.model, {})[str(seed)] = {
+                    name: [each["score"] for each in scores[name].values()]
+                    for name in ("exact_by_length", "dates_by_length")
+                }
+    kept_path.write_text(json.dumps(seen, indent=1) + "\n")
+    table = {
+        model: {name: [run[name] for run in runs.values()] for name in ("exact_by_length", "dates_by_length")}
+        for model, runs in seen.items()
+    }
     across = list(range(1, 9))
     panels = [
         Panel(
@@ -81,7 +88,8 @@ def lengths(source: Path) -> None:
             ("dates that are right", "dates_by_length"),
         )
     ]
-    note = "Held-out dates. Lines are means over three seeds, tints their range."
+    fewest = min(len(runs) for runs in seen.values())
+    note = f"Held-out dates. Lines are means over {fewest} or more seeds, tints their range."
     draw.series(panels, title="Where a fixed vector fails and attention does not", note=note).savefig(
         kept.ROOT / "bottleneck" / "bottleneck.png", dpi=110
     )

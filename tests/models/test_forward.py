@@ -343,7 +343,14 @@ def test_local_layers_need_segments(settings, message):
 
 def test_a_grid_of_patches_has_positions_of_rows_and_columns():
     config = rg.models.ImageToTextConfig(
-        vocabulary=31, width=24, heads=3, image=(15, 20), patch=5, channels=1, positions="sinusoidal", dropout=0.0
+        vocabulary=31,
+        width=24,
+        heads=3,
+        image=(15, 20),
+        patch=5,
+        channels=1,
+        positions="sinusoidal",
+        dropout=0.0,
     )
     encoder = rg.models.ImageToTextForConditionalGeneration(config).encoder
     places = encoder.positions(torch.zeros(1, 12, 24))[0].unflatten(0, (3, 4))

@@ -260,13 +260,13 @@ def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
         torch.nn.init.normal_(parameter, std=0.2)
     with torch.no_grad():  # it says one answer to every question
         model.lm_head.bias[data.held[0]["labels"][-2]] = 100
-    card, right, hits = recipe.score(model, data), [], {}
+    card, right = recipe.score(model, data), []
+    hits = {"support": {}, "all_support": {}}
     for place, told in enumerate(data.held.examples):  # alone, so without padding
         example = data.held[place]
         with torch.no_grad(), watch(model, keep="vectors") as record:
-            logits = model(
-                input_ids=example["input_ids"][None], token_type_ids=example["token_type_ids"][None]
-            ).logits
+            read = {name: example[name][None] for name in ("input_ids", "token_type_ids")}
+            logits = model(**read).logits
         right.append(float(logits[0, -2].argmax() == example["labels"][-2]))
         rows = {call.layer: scoring.weights(call)[:, -2] for call in record}
         rows["rollout"] = scoring.rollout(record)[-2:-1]
@@ -274,20 +274,28 @@ def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
         for layer, weight in rows.items():
             mass = [weight[:, of == sentence].sum(1) for sentence in range(len(told.sentences))]
             most = torch.stack([mass[i] for i in others]).amax(0)
-            found = torch.stack([mass[i] for i in told.support]).amin(0) > most
-            hits.setdefault(layer, []).append(found.double().tolist())
-    for n, of_kind in ((1, slice(0, 5)), (2, slice(5, 10))):
-        assert card["right"][str(n)]["score"] == pytest.approx(np.mean(right[of_kind]), abs=1e-4)
-        for layer, each in hits.items():
-            assert card["support"]["heads"][layer][str(n)] == pytest.approx(
-                np.mean(each[of_kind], 0), abs=1e-4
-            )
-    assert card["support"]["heads"].keys() == hits.keys() and len(hits) == model.config.depth + 1
-    best, by_facts = card["support"]["best"], card["support"]["best_by_facts"]
-    assert best["score"] == pytest.approx(max(np.mean(each, 0).max() for each in hits.values()), abs=1e-4)
-    assert best["score"] > 0 and 0 < np.mean(right) < 1
-    assert ("head" in best) == (best["layer"] != "rollout")
-    for n in ("1", "2"):
-        of_best = card["support"]["heads"][best["layer"]][n][best.get("head", 0)]
-        assert by_facts[n]["score"] == pytest.approx(of_best, abs=1e-4)
-        assert by_facts[n]["interval"][0] <= by_facts[n]["score"] <= by_facts[n]["interval"][1]
+            own = torch.stack([mass[i] for i in told.support])
+            hits["all_support"].setdefault(layer, []).append((own.amin(0) > most).double().tolist())
+            hits["support"].setdefault(layer, []).append((own.amax(0) > most).double().tolist())
+    halves = {"1": slice(0, 5), "2": slice(5, 10)}
+    for n, of_kind in halves.items():
+        assert card["right"][n]["score"] == pytest.approx(np.mean(right[of_kind]), abs=1e-4)
+    assert 0 < np.mean(right) < 1
+    for measure, of_layers in hits.items():
+        told, shares = card[measure], {}
+        for layer, each in of_layers.items():
+            shares[layer] = {n: np.mean(each[of_kind], 0) for n, of_kind in halves.items()}
+            for n in halves:
+                assert told["heads"][layer][n] == pytest.approx(shares[layer][n], abs=1e-4)
+        assert told["heads"].keys() == of_layers.keys() and len(of_layers) == model.config.depth + 1
+        best = told["best"]
+        of_best = {n: shares[best["layer"]][n][best.get("head", 0)] for n in halves}
+        assert min(of_best.values()) == max(
+            np.minimum(each["1"], each["2"]).max() for each in shares.values()
+        )
+        assert best["score"] == pytest.approx(np.mean(list(of_best.values())), abs=1e-4)
+        assert ("head" in best) == (best["layer"] != "rollout")
+        for n in halves:
+            by_facts = told["best_by_facts"][n]
+            assert by_facts["score"] == pytest.approx(of_best[n], abs=1e-4)
+            assert by_facts["interval"][0] <= by_facts["score"] <= by_facts["interval"][1]

@@ -123,3 +123,9 @@ def test_induction_is_the_weight_on_what_came_after():
 )
 def test_rouge_by_hand(candidate, reference, score):
     assert scoring.rouge1(candidate, reference) == pytest.approx(score)
+
+
+def test_the_foremost_sentence_supports_or_does_not():
+    mass = torch.tensor([[0.1, 0.5, 0.4], [0.6, 0.1, 0.3], [0.0, 0.0, 0.0]])
+    assert scoring.foremost(mass, (1, 2)).tolist() == [True, False, False]
+    assert scoring.foremost(mass, (0,)).tolist() == [False, True, False]

@@ -13,7 +13,12 @@ from regard.training.tasks import NAMES, cards, docstrings, kept, summarise, tas
 from regard.training.tasks.recipes import summarise as summariser
 from regard.training.tasks.task import MODEL
 
-EVERY = [task for name in NAMES for task in tasks(name)]
+MISSING = {
+    *(("bottleneck", task.model) for task in tasks("bottleneck")),
+    ("answer", "encoder"), ("caption", "transformer"), ("language", "encoder"), ("language", "decoder"),
+}  # fmt: skip
+"""Models that the package does not bring yet."""
+EVERY = [task for name in NAMES for task in tasks(name) if (task.name, task.model) not in MISSING]
 IDS = [f"{task.name}-{task.model}" for task in EVERY]
 DOCS = Path(__file__).parents[3] / "docs" / "tasks.md"
 
@@ -65,14 +70,19 @@ def test_all_weights_together_are_small():
     assert sum(path.stat().st_size for path in weights) <= 20e6
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted({task.name for task in EVERY}))
 def test_the_page_says_what_the_cards_say(name):
     folder = kept.ROOT / name
     about = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", DOCS.read_text(), re.DOTALL | re.MULTILINE)
     pictures = [picture for picture in cards.SHOWN if (folder / picture).exists()]
-    found = [kept.card(name, task.model) for task in tasks(name)]
+    found = [kept.card(name, task.model) for task in EVERY if task.name == name]
     assert (folder / "CARD.md").read_text() == cards.text(name, about[1], found, pictures)
     assert "life.png" in pictures
+
+
+def test_what_is_missing_is_missing():
+    every = {(task.name, task.model) for name in NAMES for task in tasks(name)}
+    assert {(name, model) for name, model in every if not kept.folder(name, model).exists()} == MISSING
 
 
 def test_a_card_was_made_by_the_recipe():

@@ -100,6 +100,11 @@ def supported(mass: Tensor, support: Sequence[int]) -> Tensor:
     return mass[..., chosen].amin(-1) > others
 
 
+def foremost(mass: Tensor, support: Sequence[int]) -> Tensor:
+    """Whether the sentence with the most mass is a supporting one: bool `(…,)` of masses `(…, sentences)`."""
+    return torch.isin(mass.argmax(-1), torch.tensor(list(support), device=mass.device)) & (mass.amax(-1) > 0)
+
+
 def rollout(record: Record, batch: int = 0) -> Tensor:
     """What the tokens of each query come from, through all layers of self-attention: `(queries, keys)`.
 

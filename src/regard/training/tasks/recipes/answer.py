@@ -60,13 +60,14 @@ def data(quick: bool, words: Any) -> Data:
 
 @torch.no_grad()
 def score(model: Any, data: Data) -> Card:
-    """Right answers, and how often the supporting sentences get the most mass from the answer.
+    """Right answers, and how often the answer looks at the sentences that it follows from.
 
-    The mass is that of each head's weights in the answer's row, and of the rollout through all layers.
+    Two measures: that the sentence with the most mass supports the answer (`support`), and that every supporting one
+    has more than any other (`all_support`). Mass is that of a head's weights in the answer's row, or of the rollout.
     """
     facts = np.array([len(told.support) for told in data.held.examples])
     right: list[float] = []
-    found: dict[str, list[list[bool]]] = {"rollout": []}
+    found: dict[str, dict[str, list[list[bool]]]] = {"support": {}, "all_support": {}}
     for places, batch in batches(data, 16):
         with watch(model, statistics=("entropy",), keep="vectors") as record:
             logits = model(**batch).logits
@@ -78,19 +79,28 @@ def score(model: Any, data: Data) -> Card:
             rows = {call.layer: _answering(call, row, query, keys) for call in record}
             rows["rollout"] = scoring.rollout(record, row)[query : query + 1, :keys]
             for name, weight in rows.items():
-                most = scoring.supported(scoring.masses(weight, of, count), told.support)
-                found.setdefault(name, []).append(most.tolist())
-    shares = {name: np.array(hits, dtype=float) for name, hits in found.items()}
-    layer = max(shares, key=lambda name: float(shares[name].mean(0).max()))
-    head = int(shares[layer].mean(0).argmax())
+                mass = scoring.masses(weight, of, count)
+                for measure, hit in (("support", scoring.foremost), ("all_support", scoring.supported)):
+                    found[measure].setdefault(name, []).append(hit(mass, told.support).tolist())
+    return {"right": {str(n): share(np.array(right)[facts == n]) for n in (1, 2)}} | {
+        measure: _of_measure({name: np.array(rows, dtype=float) for name, rows in hits.items()}, facts)
+        for measure, hits in found.items()
+    }
+
+
+def _of_measure(hits: dict[str, np.ndarray], facts: np.ndarray) -> Card:
+    """Shares of stories `(stories, heads)` by layer; the best head is that whose lesser share, by facts, is largest."""
+
+    def least(layer: str) -> np.ndarray:
+        return np.minimum(*(hits[layer][facts == n].mean(0) for n in (1, 2)))
+
+    layer = max(hits, key=lambda name: float(least(name).max()))
+    head = int(least(layer).argmax())
     where = {"layer": layer} if layer == "rollout" else {"layer": layer, "head": head}
     return {
-        "right": {str(n): share(np.array(right)[facts == n]) for n in (1, 2)},
-        "support": {
-            "best": {**where, **share(shares[layer][:, head])},
-            "best_by_facts": {str(n): share(shares[layer][facts == n, head]) for n in (1, 2)},
-            "heads": {name: _of_heads(hits, facts) for name, hits in shares.items()},
-        },
+        "best": {**where, **share(hits[layer][:, head])},
+        "best_by_facts": {str(n): share(hits[layer][facts == n, head]) for n in (1, 2)},
+        "heads": {name: _of_heads(rows, facts) for name, rows in hits.items()},
     }
 
 
