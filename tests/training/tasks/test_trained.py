@@ -14,7 +14,7 @@ from regard.training.tasks.recipes import summarise as summariser
 from regard.training.tasks.task import MODEL
 
 MISSING = {
-    *(("bottleneck", model) for model in ("luong-dot", "luong-concat", "transformer")),
+    *(("bottleneck", model) for model in ("luong-dot", "luong-concat")),
     ("language", "encoder"),
 }  # fmt: skip
 """Models that the package does not bring yet."""
