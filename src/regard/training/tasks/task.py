@@ -166,6 +166,7 @@ def _told(run: Run) -> Card:
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
+        "resumed": run.resumed,  # the seconds are counted from this step on
         "torch": str(torch.__version__),
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
