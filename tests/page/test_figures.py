@@ -34,7 +34,7 @@ def plotted(points):
     axes = figure.subplots()
     axes.plot(np.random.default_rng(3).random((2, points)), label="one axis")
     axes.set(title="noise", xlabel="time ($s$)")
-    axes.legend(["one axis"])
+    axes.legend(["one axis"], loc="upper left")
     figure.legend(["first"])
     return figure
 

@@ -69,11 +69,10 @@ class NGrams:
         target = table[:, 1:]
         p = self.unigram[target]
         context = np.zeros_like(target)
-        for length, known in enumerate(self._orders, start=2):
-            if not len(known.grams):
-                break  # the stream was shorter
+        for reach, known in enumerate(self._orders, start=1):
+            if not len(known.grams) or reach >= table.shape[1]:
+                break  # the stream was shorter, or the rows are
             # The context of one token more; where a row does not have it, the shorter one stays.
-            reach = length - 1
             context[:, reach - 1 :] += table[:, : table.shape[1] - reach] * self.vocabulary ** (reach - 1)
             here, target_here = context[:, reach - 1 :], target[:, reach - 1 :]
             seen, place = _places(known.contexts, here)
