@@ -89,7 +89,7 @@ def lengths(source: Path) -> None:
         )
     ]
     fewest = min(len(runs) for runs in seen.values())
-    note = f"Held-out dates. Lines are means over {fewest} or more seeds, tints their range."
+    note = f"Held-out dates. Trained with {fewest} seed{'s: lines are means, tints ranges' * (fewest > 1)}."
     draw.series(panels, title="Where a fixed vector fails and attention does not", note=note).savefig(
         kept.ROOT / "bottleneck" / "bottleneck.png", dpi=110
     )

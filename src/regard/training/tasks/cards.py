@@ -14,7 +14,7 @@ NAMED = ("steps", "batch", "learning_rate", "schedule", "warmup", "decay", "prec
 SHOWN = {
     "attention.png": "What attention did on an example that `regard look` shows.",
     "life.png": "How each head came to be: its entropy at the probes of the training.",
-    "bottleneck.png": "Accuracy against length; the tint is the range over three seeds.",
+    "bottleneck.png": "Accuracy against length; where there are several seeds, the tint is their range.",
 }
 
 
