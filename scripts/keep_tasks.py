@@ -6,13 +6,10 @@ FOLDER holds TASK/MODEL as `regard train TASK --folder FOLDER/TASK` leaves it. W
 """
 
 import json
-import platform
 import re
 import shutil
 import sys
 from pathlib import Path
-
-import torch
 
 from regard import draw
 from regard.draw.series import Panel
@@ -20,7 +17,7 @@ from regard.looks import LOOKED, look
 from regard.training.life import Life
 from regard.training.probe import FILE
 from regard.training.tasks import NAMES, cards, kept, tasks
-from regard.training.tasks.task import CARD, MODEL, Task
+from regard.training.tasks.task import CARD, MODEL, Task, machine
 
 SEEDS = (0, 1, 2)  # of the bottleneck's figure; the first one's weights are kept
 DOCS = Path(__file__).parent.parent / "docs" / "tasks.md"
@@ -41,23 +38,13 @@ def keep(task: Task, source: Path) -> None:
     losses = {
         str(entry["step"]): round(entry["loss"], 4) for entry in state["log_history"] if "loss" in entry
     }
-    card["training"] = trained | {"losses": losses, "machine": machine()}
+    card["training"] = {"machine": machine()} | trained | {"losses": losses}
     (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     print(task.name, task.model, {name: value for name, *value in cards.lines(card["scores"])})
 
 
 def _steps(path: Path) -> int:
     return int(path.parent.name.rpartition("-")[2])
-
-
-def machine() -> str:
-    """The processor, and what runs on it."""
-    found = (
-        re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
-        if sys.platform == "linux"
-        else None
-    )
-    return f"{found[1] if found else platform.processor()}, torch {torch.__version__}"
 
 
 def lengths(source: Path) -> None:
@@ -73,6 +60,7 @@ def lengths(source: Path) -> None:
                     name: [each["score"] for each in scores[name].values()]
                     for name in ("exact_by_length", "dates_by_length")
                 }
+    seen = {task.model: seen[task.model] for task in tasks("bottleneck") if task.model in seen}
     kept_path.write_text(json.dumps(seen, indent=1) + "\n")
     table = {
         model: {name: [run[name] for run in runs.values()] for name in ("exact_by_length", "dates_by_length")}

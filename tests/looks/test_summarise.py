@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from looks.reading import plain, written
 from regard import load
@@ -121,7 +122,8 @@ def test_what_spoke_for_it_are_the_words_of_the_largest_flow(fresh):
     flow = rollout(looked.record)[end]
     chosen = []
     for place in sorted(range(len(tokens)), key=lambda place: -flow[place]):
-        if tokens[place].isalpha() and tokens[place] not in [tokens[other] for other in chosen]:
+        dull = tokens[place] in ENGLISH_STOP_WORDS or not tokens[place].isalpha()
+        if not dull and tokens[place] not in [tokens[other] for other in chosen]:
             chosen.append(place)
     why = ", ".join(repr(tokens[place]) for place in sorted(chosen[:5]))
     assert f"What spoke for it, by the rollout from its end: {why}." in looked.notes

@@ -120,24 +120,38 @@ def test_bert(side):
     close(got.loss, want.loss)
 
 
-def test_patches_that_overlap_are_those_of_a_wider_kernel():
+def test_patches_of_a_stem_are_in_the_middle_of_what_they_see():
+    """A pixel changes the patches within four pixels of it, and no other; torch's own convolutions give the same."""
     config = rg.models.ImageToTextConfig(
-        **NUMBERS, image=(15, 20), patch=5, overlap=2, channels=3, positions=None, dropout=0.0
+        **NUMBERS, image=(12, 20), patch=4, stem=3, channels=2, positions=None, dropout=0.0
     )
-    encoder = rg.models.ImageToTextForConditionalGeneration(config).encoder.eval()
-    image, seen = torch.randn(2, 3, 15, 20), []
-    encoder.patches.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
-    with torch.no_grad():
-        encoder(image)
-    kernel = encoder.patches.weight.unflatten(1, (3, 9, 9))
-    want = torch.conv2d(image, kernel, encoder.patches.bias, stride=5, padding=2).flatten(2).mT
+    model = rg.models.ImageToTextForConditionalGeneration(config).eval()
+    stem = model.encoder.stem
+    assert [part.out_channels for part in stem if isinstance(part, torch.nn.Conv2d)] == [3, 6, 12]
+    assert rg.models.parameters_of(config) == sum(p.numel() for p in model.parameters())
+
+    image, seen = torch.randn(1, 2, 12, 20, requires_grad=True), []
+    model.encoder.patches.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
+    model.encoder(image)
+    row, column = 1, 2
+    (gradient,) = torch.autograd.grad(seen[0][0, row * 5 + column].sum(), image)
+    rows, columns = gradient.abs().amax((0, 1)).nonzero().T.unbind()
+    assert (rows.min(), rows.max()) == (0, 11)
+    assert (columns.min(), columns.max()) == (4, 15)
+
+    x = image
+    for convolution, norm in zip(stem[::3], stem[1::3], strict=True):
+        x = torch.conv2d(x, convolution.weight, stride=convolution.stride, padding=1)
+        x = torch.nn.functional.gelu(x / (1 + norm.eps) ** 0.5)  # a new norm has seen mean 0 and variance 1
+    want = x.flatten(2).mT @ model.encoder.patches.weight.mT + model.encoder.patches.bias
     torch.testing.assert_close(seen[0], want, atol=1e-6, rtol=1e-5)
-    assert rg.models.parameters_of(config) == sum(
-        p.numel() for p in rg.models.ImageToTextForConditionalGeneration(config).parameters()
-    )
-    with pytest.raises(ArgumentError, match="overlap must be at least 0, got -1"):
+
+
+@pytest.mark.parametrize(("stem", "patch"), [(-1, 4), (8, 5), (8, 6)])
+def test_a_stem_needs_patches_that_can_be_halved(stem, patch):
+    with pytest.raises(ArgumentError, match=f"a power of two with one, got {stem} and {patch}"):
         rg.models.ImageToTextForConditionalGeneration(
-            rg.models.ImageToTextConfig(image=(15, 20), patch=5, overlap=-1)
+            rg.models.ImageToTextConfig(image=(patch, patch), patch=patch, stem=stem)
         )
 
 

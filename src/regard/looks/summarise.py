@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard import draw
-from regard.errors import ArgumentError
+from regard.errors import ArgumentError, require
 from regard.looks.looked import MAP, Looked
 from regard.record import Record
 from regard.training.tasks import kept, scoring, summarise
@@ -27,9 +27,8 @@ STRANGE = 0.3  # part of the words from which it is said that they are unknown
 _END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')\]])|(?<=[.!?][\"')\]]{2}))\s+(?=[\"'(\[]*[A-Z0-9])|\n\s*\n")
 
 TEXT = """
-The cache keeps what was computed before, so that the same question is not asked twice. Entries are kept in the order
-in which they were used last. When there is no room, the one that was not used for the longest time is thrown away.
-A lock makes sure that two threads do not change it at once. Sizes are counted in entries, not in bytes.
+It should not be called directly. Read a table from a file and return its columns by their names. The first line of the
+file must hold the names. Empty cells become None. If a line is shorter than the first one, an error is raised.
 """
 
 
@@ -153,7 +152,9 @@ def _why(record: Record, of: Tensor, ids: Tensor, tokens: Sequence[str], best: i
     end = int(((of == best) & (ids == END)).nonzero()[-1])
     flow = scoring.rollout(record)[end].clone()
     names = [token.removeprefix(GLUE) for token in tokens]
-    flow[torch.tensor([not name.isalpha() for name in names])] = 0  # signs, numbers and special tokens
+    dull = require("sklearn.feature_extraction.text", extra="tasks").ENGLISH_STOP_WORDS
+    # Signs, numbers, special tokens, and words like "the", which say nothing to a reader.
+    flow[torch.tensor([not name.isalpha() or name in dull for name in names])] = 0
     chosen: dict[str, int] = {}
     for place in flow.argsort(descending=True).tolist():
         if len(chosen) < WORDS and flow[place] > 0:

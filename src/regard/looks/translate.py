@@ -23,6 +23,7 @@ KNOWN = {
     "'March 3, 2022, 4:05:06 PM UTC' or 'two hundred and one'",
     "bottleneck": f"rows of one to eight dates in one style, such as {TEXTS['bottleneck']!r}",
 }
+MODELS = {"translate": "transformer", "bottleneck": "bahdanau"}  # looked at unless another is asked for
 LONGEST = 90  # tokens that are read, and that are written
 
 
@@ -32,7 +33,7 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     Args:
         text: English; None: an example.
         task: "translate", or "bottleneck" for several dates with "; " between them.
-        model: one of the task's; None: the transformer.
+        model: one of the task's; None: the one of `MODELS`.
         into: "fr" or "de".
 
     Raises:
@@ -40,7 +41,7 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     """
     if into not in translate.LANGUAGES:
         raise ArgumentError(f"into (--to) must be {' or '.join(translate.LANGUAGES)}, got {into!r}")
-    (chosen,) = tasks(task, model or "transformer")
+    (chosen,) = tasks(task, model or MODELS[task])
     if not chosen.attends:
         raise ArgumentError(f"the model must have attention to look at, and {chosen.model!r} has none")
     text = TEXTS[task] if text is None else text.strip()

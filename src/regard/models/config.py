@@ -174,7 +174,9 @@ class ImageToTextConfig(TransformerConfig):
         image: height and width of images, in pixels; multiples of `patch`. "sinusoidal" positions are those of rows and
             columns.
         patch: height and width of a patch, in pixels.
-        overlap: pixels around a patch, on each side, that are seen with it (as in Wu et al. 2021, CvT).
+        stem: channels of the first of the convolutions that make patches (Xiao et al. 2021, "Early Convolutions Help
+            Transformers See Better"); they double where height and width are halved, until a patch is one pixel, so
+            `patch` is then a power of two. 0: each patch is projected by itself.
         channels: of a pixel: 1 for grey, 3 for colours.
         encoder_depth: number of the encoder's layers; `depth`, the decoder's, by default.
         **transformer: see `TransformerConfig` and `TextConfig`.
@@ -185,7 +187,7 @@ class ImageToTextConfig(TransformerConfig):
     is_encoder_decoder: bool = True
     image: tuple[int, int] | list[int] = (28, 28)
     patch: int = 7
-    overlap: int = 0
+    stem: int = 0
     channels: int = 1
     encoder_depth: int | None = None
 
@@ -194,11 +196,9 @@ class ImageToTextConfig(TransformerConfig):
         """Patches from top to bottom, and from left to right.
 
         Raises:
-            ArgumentError: patches that do not fill the image, or a negative overlap.
+            ArgumentError: patches that do not fill the image.
         """
         height, width = self.image
-        if self.overlap < 0:
-            raise ArgumentError(f"overlap must be at least 0, got {self.overlap}")
         if self.patch < 1 or height < 1 or width < 1 or height % self.patch or width % self.patch:
             raise ArgumentError(
                 f"height and width of an image must be multiples of patch, got {height} × {width} for {self.patch}"
@@ -206,15 +206,23 @@ class ImageToTextConfig(TransformerConfig):
         return height // self.patch, width // self.patch
 
     @property
-    def seen(self) -> int:
-        """Height and width, in pixels, of what is seen with a patch."""
-        return self.patch + 2 * self.overlap
+    def convolved(self) -> list[int]:
+        """Channels of the stem after each of its convolutions; none without a stem.
+
+        Raises:
+            ArgumentError: a negative number of channels, or a patch that is no power of two.
+        """
+        if self.stem < 0 or (self.stem and self.patch.bit_count() != 1):
+            raise ArgumentError(
+                f"stem must be at least 0, and patch a power of two with one, got {self.stem} and {self.patch}"
+            )
+        return [self.stem << i for i in range(self.patch.bit_length())] if self.stem else []
 
     def of_encoder(self) -> ImageToTextConfig:
         """The same config for the encoder alone, whose positions are those of patches."""
         return ImageToTextConfig(
             **_shared(self), vocabulary=self.vocabulary, image=self.image, patch=self.patch, channels=self.channels,
-            overlap=self.overlap, depth=self.encoder_depth or self.depth,
+            stem=self.stem, depth=self.encoder_depth or self.depth,
         )  # fmt: skip
 
     def parts(self) -> list[Config]:
@@ -223,8 +231,13 @@ class ImageToTextConfig(TransformerConfig):
         return [self.of_encoder().stack(vocabulary=0, positions=places, tied=True), self.stack(crosses=True)]
 
     def extra(self) -> int:
-        pixels = self.channels * self.seen**2
-        return (pixels + 1) * self.width + self.relative((self.encoder_depth or self.depth) + self.depth)
+        first, *others = self.convolved or [0]
+        # Kernels of 3 × 3 and of 4 × 4, with a norm of two numbers a channel and no bias.
+        stem = first * (9 * self.channels + 2) + sum(each * (16 * (each // 2) + 2) for each in others)
+        pixels = self.convolved[-1] if self.stem else self.channels * self.patch**2
+        return (
+            stem + (pixels + 1) * self.width + self.relative((self.encoder_depth or self.depth) + self.depth)
+        )
 
 
 class RecurrentConfig(TextConfig):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -42,6 +43,22 @@ class GridPositions(nn.Module):
         return x + places.flatten(0, 1).to(x)
 
 
+def new_stem(channels: int, after: list[int]) -> nn.Sequential:
+    """Convolutions from pixels to patches (Xiao et al. 2021): a drawing looks the same wherever in a patch it begins.
+
+    Args:
+        channels: of pixels. after: channels after each convolution; the first keeps the size, others halve it.
+    """
+    parts: list[nn.Module] = []
+    for place, (before, own) in enumerate(pairwise([channels, *after])):
+        # With four pixels a kernel, a patch is in the middle of what is seen with it.
+        kernel, step = (4, 2) if place else (3, 1)
+        convolution = nn.Conv2d(before, own, kernel, step, padding=1, bias=False)
+        nn.init.kaiming_normal_(convolution.weight)
+        parts += [convolution, nn.BatchNorm2d(own), nn.GELU()]
+    return nn.Sequential(*parts)
+
+
 class ImageEncoder(Model):
     """Images to the hidden states of their patches, row after row.
 
@@ -58,7 +75,9 @@ class ImageEncoder(Model):
     def __init__(self, config: ImageToTextConfig) -> None:
         super().__init__(config)
         rows, columns = config.grid
-        self.patches = new_projection(config.channels * config.seen**2, config.width, bias=True)
+        self.stem = new_stem(config.channels, config.convolved) if config.stem else None
+        pixels = config.convolved[-1] if config.stem else config.channels * config.patch**2
+        self.patches = new_projection(pixels, config.width, bias=True)
         self.positions = (
             GridPositions(rows, columns, config.width)
             if config.positions == "sinusoidal"
@@ -91,8 +110,12 @@ class ImageEncoder(Model):
                 f"pixel_values must be (batch, channels, height, width) = (batch, {', '.join(map(str, want))}), "
                 f"got {tuple(pixel_values.shape)}"
             )
-        cut = F.unfold(pixel_values, self.config.seen, padding=self.config.overlap, stride=self.config.patch)
-        x = self.patches(cut.mT.to(self.patches.weight.dtype))
+        pixels = pixel_values.to(self.patches.weight.dtype)
+        if self.stem is None:
+            cut = F.unfold(pixels, self.config.patch, stride=self.config.patch)
+        else:
+            cut = self.stem(pixels).flatten(2)
+        x = self.patches(cut.mT)
         if self.positions is not None:
             x = self.positions(x)
         return BaseModelOutput(self.stack(self.dropout(x)))

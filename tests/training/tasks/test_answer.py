@@ -180,10 +180,13 @@ def test_every_sentence_and_every_question_is_a_segment():
     assert many.max() == answer.SEGMENTS - 1 and many[-1] == 0
 
 
-def test_short_stories_to_learn_from_are_the_most():
+def test_stories_to_learn_from_are_of_all_lengths():
     lengths = [len(lesson(answer.Lessons(503)[place])[0]) for place in range(503)]
-    chances = 1 / np.arange(2, 16)
-    assert lengths.count(2) / 503 == pytest.approx(chances[0] / chances.sum(), abs=0.07)
+    short = 1 / np.arange(2, 16)
+    for told in (2, 3, 4, 5, 15):
+        chance = 0.4 * short[told - 2] / short.sum() + 0.6 * (told >= 5) / 11
+        assert lengths.count(told) / 503 == pytest.approx(chance, abs=0.04)
+    assert answer.CHANCES.sum() == pytest.approx(1)
 
 
 def lesson(example):
@@ -261,7 +264,7 @@ def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
     with torch.no_grad():  # it says one answer to every question
         model.lm_head.bias[data.held[0]["labels"][-2]] = 100
     card, right = recipe.score(model, data), []
-    hits = {"support": {}, "all_support": {}}
+    hits = {"support": {}, "first_support": {}, "all_support": {}}
     for place, told in enumerate(data.held.examples):  # alone, so without padding
         example = data.held[place]
         with torch.no_grad(), watch(model, keep="vectors") as record:
@@ -276,7 +279,9 @@ def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
             most = torch.stack([mass[i] for i in others]).amax(0)
             own = torch.stack([mass[i] for i in told.support])
             hits["all_support"].setdefault(layer, []).append((own.amin(0) > most).double().tolist())
-            hits["support"].setdefault(layer, []).append((own.amax(0) > most).double().tolist())
+            rest = torch.stack([mass[i] for i in others]).sum(0)
+            hits["support"].setdefault(layer, []).append((own.sum(0) > rest).double().tolist())
+            hits["first_support"].setdefault(layer, []).append((own.amax(0) > most).double().tolist())
     halves = {"1": slice(0, 5), "2": slice(5, 10)}
     for n, of_kind in halves.items():
         assert card["right"][n]["score"] == pytest.approx(np.mean(right[of_kind]), abs=1e-4)

@@ -14,6 +14,7 @@ def test_held_out_drawings_are_in_no_training_scene():
     train, held = (
         {s for scene in caption.scenes(1500, held=held) for s in scene.samples} for held in (False, True)
     )
+    train |= {s for place in range(1500) for s in caption.Lessons(1500).scene(place).samples}
     assert not train & held
     assert len(held) > 300 and len(train) > 1200 and len(held | train) <= 1797
 
@@ -88,12 +89,12 @@ def test_the_truth_holds_all_ink(patch):
 
 
 def test_a_batch():
-    data = caption.data(5, seed=2)
-    batch = caption.collate([data[place] for place in range(5)])
+    scenes = caption.scenes(5, seed=2)
+    batch = caption.collate(list(caption.Scenes(scenes)))
     assert batch["pixel_values"].shape == (5, 1, CANVAS, CANVAS)
-    for row, scene in zip(batch["labels"], data.scenes, strict=True):
+    for row, scene in zip(batch["labels"], scenes, strict=True):
         said = row[row != IGNORED].tolist()
-        assert said[-1] == END and data.vocabulary.decode(said) == " ".join(scene.words)
+        assert said[-1] == END and caption.vocabulary().decode(said) == " ".join(scene.words)
 
 
 def boxes(scene, image):
@@ -113,12 +114,12 @@ def unit(rows):
 
 
 def test_bent_drawings_are_others_that_stay_close():
-    data = caption.data(151, seed=5)
-    plain = caption.Scenes(data.scenes)
+    lessons = caption.Lessons(151, seed=5)
     images, kinds = load_digits().images, torch.from_numpy(load_digits().target)
     every, near, right = unit(torch.from_numpy(images).float().flatten(1)), [], []
-    for place, scene in enumerate(data.scenes):
-        bent, straight = data[place], plain[place]
+    for place in range(len(lessons)):
+        scene, bent = lessons.scene(place), lessons[place]
+        (straight,) = caption.Scenes([scene])
         assert torch.equal(bent["labels"], straight["labels"])
         image = bent["pixel_values"]
         assert image.shape == (1, CANVAS, CANVAS) and image.dtype == torch.float32
@@ -131,22 +132,27 @@ def test_bent_drawings_are_others_that_stay_close():
     assert right.mean() > 0.8  # the nearest of all drawings is mostly of the same digit
 
 
-def test_a_drawing_is_bent_by_its_place():
-    data, again = caption.data(7, seed=2), caption.data(11, seed=2)
-    for place in range(7):
-        assert torch.equal(data[place]["pixel_values"], data[place]["pixel_values"])
-        assert torch.equal(data[place]["pixel_values"], again[place]["pixel_values"])
-    twice = caption.Scenes([data.scenes[0]] * 2, bent=True)
-    assert not torch.equal(twice[0]["pixel_values"], twice[1]["pixel_values"])
-    same = Scene(
-        (7, 7), (data.scenes[0].samples[0],) * 2, ((0, 0), (20, 20))
-    )  # one drawing, twice in a scene
-    image = caption.Scenes([same], bent=True)[0]["pixel_values"][0]
-    assert not torch.equal(image[:SIDE, :SIDE], image[20 : 20 + SIDE, 20 : 20 + SIDE])
+def test_scenes_to_learn_from_are_made_by_their_place():
+    lessons, again, others = (
+        caption.Lessons(41, seed=2),
+        caption.Lessons(61, seed=2),
+        caption.Lessons(41, seed=3),
+    )
+    for place in range(len(lessons)):
+        assert lessons.scene(place) == again.scene(place) != others.scene(place)
+        for name, tensor in lessons[place].items():
+            assert torch.equal(tensor, lessons[place][name]) and torch.equal(tensor, again[place][name])
+    assert {len(lessons.scene(place).digits) for place in range(len(lessons))} == {1, 2, 3, 4}
+    assert len({lessons.scene(place) for place in range(len(lessons))}) == len(lessons)
 
 
-def test_held_out_drawings_are_never_bent():
-    data = caption.data(31, held=True, seed=6)
-    assert not data.bent and caption.data(3).bent
-    for place, scene in enumerate(data.scenes):
-        assert torch.equal(data[place]["pixel_values"], scene.image)
+def test_a_drawing_is_bent_anew_each_time():
+    lessons, seen = caption.Lessons(2000, seed=4), {}
+    for place in range(len(lessons)):
+        scene = lessons.scene(place)
+        (top, left), sample = scene.corners[0], scene.samples[0]
+        box = lessons[place]["pixel_values"][0, top : top + SIDE, left : left + SIDE]
+        seen.setdefault(sample, []).append(box)
+    twice = [boxes for boxes in seen.values() if len(boxes) > 1]
+    assert len(twice) > 300
+    assert not any(torch.equal(boxes[0], boxes[1]) for boxes in twice)

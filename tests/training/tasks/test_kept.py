@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import ArgumentError, ModelError
-from regard.training.tasks import kept, tasks
+from regard.training.tasks import cards, kept, tasks
 from regard.training.tasks.recipes import translate as recipe
 from regard.training.tasks.words import END
 
@@ -67,3 +67,12 @@ def test_what_the_package_does_not_bring_is_said(monkeypatch, tmp_path):
         kept.load("answer", "encode")
     with pytest.raises(ArgumentError, match="got 'answers'; did you mean 'answer'"):
         kept.load("answers", "encoder")
+
+
+def test_a_page_says_where_the_seconds_are_counted_from():
+    card = kept.card("translate", "bahdanau")
+    card["training"] |= {"seconds": 1234.4, "threads": 2, "machine": "a machine"}
+    for resumed, said in ((0, "1,234 s, 2"), (4000, "1,234 s from step 4,000 on, 2")):
+        card["training"]["resumed"] = resumed
+        page = cards.text("translate", "Dates.", [card], [])
+        assert f"| trained in | {said} thread(s), a machine |" in page

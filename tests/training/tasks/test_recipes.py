@@ -61,6 +61,7 @@ def test_a_task_runs_and_its_kept_model_has_the_same_scores(name, model, tmp_pat
     assert run["losses"]["2"] == round(run["loss"], 4)
     for loss in (*run["losses"].values(), run["held_out_loss"]):
         assert np.isfinite(loss) and (loss < 0) == (model == "pointer")  # minus what is gained
+    assert run["machine"].endswith(f", torch {torch.__version__}")
     assert card["command"] == f"regard train {name} --only {model} --quick"
     assert json.loads((tmp_path / "card.json").read_text()) == card
     life = tmp_path / "life.safetensors"
@@ -75,8 +76,10 @@ def test_a_task_runs_and_its_kept_model_has_the_same_scores(name, model, tmp_pat
 
 def test_the_kept_weights_fit_into_the_package():
     """All six tasks together, two bytes a number."""
-    words = {"translate": 800, "bottleneck": 800, "answer": 100, "summarise": summarise.KNOWN + 5, "caption": 30,
-             "language": language.VOCABULARY}  # fmt: skip
+    made = (translate.translate, bottleneck.bottleneck, answer.answer, caption.caption)
+    words = {data.__name__.rpartition(".")[2]: len(data.vocabulary()) for data in made}
+    words |= {"summarise": summarise.KNOWN + 5, "language": language.VOCABULARY}
+    assert words.keys() == set(NAMES)
     models = [task.build(count) for name, count in words.items() for task in tasks(name)]
     assert 2 * sum(parameter.numel() for model in models for parameter in model.parameters()) < 20_000_000
 

@@ -125,6 +125,12 @@ def test_rouge_by_hand(candidate, reference, score):
     assert scoring.rouge1(candidate, reference) == pytest.approx(score)
 
 
+def test_supporting_sentences_have_most_of_the_mass_or_not():
+    mass = torch.tensor([[0.1, 0.5, 0.3], [0.4, 0.1, 0.3], [0.0, 0.0, 0.0], [0.25, 0.25, 0.5]])
+    assert scoring.mostly(mass, (0, 2)).tolist() == [False, True, False, True]
+    assert scoring.mostly(mass, (1,)).tolist() == [True, False, False, False]
+
+
 def test_the_foremost_sentence_supports_or_does_not():
     mass = torch.tensor([[0.1, 0.5, 0.4], [0.6, 0.1, 0.3], [0.0, 0.0, 0.0]])
     assert scoring.foremost(mass, (1, 2)).tolist() == [True, False, False]

@@ -20,10 +20,10 @@ from regard.training.tasks.pairs import collate as pair_collate
 from regard.training.tasks.words import END, MASK, Vocabulary, pieces
 
 SHORTEST, LONGEST = 5, 15  # sentences in a story
-LENGTHS = np.arange(
-    2, LONGEST + 1
-)  # sentences of stories to learn from: who did what is learned in short ones first
-CHANCES = 1 / LENGTHS / (1 / LENGTHS).sum()
+LENGTHS = np.arange(2, LONGEST + 1)  # sentences of stories to learn from
+SHORT = 0.4  # of them drawn with chances of 1/n, as who did what is learned there first; the others as for measuring
+EVENLY = (LENGTHS >= SHORTEST) / (LONGEST - SHORTEST + 1)
+CHANCES = SHORT / LENGTHS / (1 / LENGTHS).sum() + (1 - SHORT) * EVENLY
 ASKED = 5  # questions of each kind, at most, about a story to learn from
 SEGMENTS = (
     32  # a number for each question and each sentence; those of sentences count from the last one backwards

@@ -28,7 +28,7 @@ CLEAR = (
     3  # pixels by which two digits lie further apart one way than the other, so that no relation is in doubt
 )
 ONE_IN = 5  # digits that are held out
-BEND = 0.15  # how far a drawing is turned (in radians) and sheared at most; it is stretched by half of that
+BEND = 0.2  # how far a drawing is turned (in radians) and sheared at most; it is stretched by half of that
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 RELATIONS = ("above", "left of", "right of")  # of a digit to the next one further down
 
@@ -90,19 +90,16 @@ def relation(one: tuple[int, int], other: tuple[int, int]) -> str:
     return "left of" if right > 0 else "right of"
 
 
-def scenes(
-    count: int, *, size: int | None = None, fewest: int = FEWEST, held: bool = False, seed: int = 0
-) -> list[Scene]:
+def scenes(count: int, *, size: int | None = None, held: bool = False, seed: int = 0) -> list[Scene]:
     """Scenes at random.
 
     Args:
-        count: how many. size: digits in each; None: from `fewest` to four, all equally often.
+        count: how many. size: digits in each; None: from two to four, all equally often.
         held: of digits, that is drawings, that are held out, and are in no other scene.
         seed: what is drawn.
     """
     draw = np.random.default_rng((seed, held, size or 0))
-    samples = np.array([i for i in range(len(_digits()[1])) if held_out(f"digit {i}", ONE_IN) == held])
-    return [_scene(draw, samples, size or int(draw.integers(fewest, MOST + 1))) for _ in range(count)]
+    return [_scene(draw, held, size or int(draw.integers(FEWEST, MOST + 1))) for _ in range(count)]
 
 
 class Scenes(Dataset):
@@ -110,30 +107,47 @@ class Scenes(Dataset):
 
     Args:
         scenes: the scenes.
-        bent: whether each drawing is turned, sheared, stretched, moved and inked a little, always in the same way, as
-            there are few drawings to learn from.
     """
 
-    def __init__(self, scenes: Sequence[Scene], *, bent: bool = False) -> None:
-        self.scenes, self.vocabulary, self.bent = scenes, vocabulary(), bent
+    def __init__(self, scenes: Sequence[Scene]) -> None:
+        self.scenes = scenes
 
     def __len__(self) -> int:
         return len(self.scenes)
 
     def __getitem__(self, place: int) -> dict[str, Tensor]:
-        scene = self.scenes[place]
-        return {
-            "pixel_values": scene.drawn(_bent(scene.samples, place)) if self.bent else scene.image,
-            "labels": torch.tensor([*self.vocabulary.encode(scene.words), END]),
-        }
+        return _example(self.scenes[place], self.scenes[place].image)
 
 
-def data(count: int, *, size: int | None = None, held: bool = False, seed: int = 0) -> Scenes:
-    """`scenes` as examples; those to learn from are bent, and begin with a single digit."""
-    fewest = FEWEST if held else ALONE
-    return Scenes(scenes(count, size=size, fewest=fewest, held=held, seed=seed), bent=not held)
+class Lessons(Dataset):
+    """Scenes to learn from, each made when it is asked for; some have a single digit.
+
+    Each drawing is turned, sheared, stretched, moved and inked a little, as there are few to learn from.
+
+    Args:
+        count: how many. seed: what is drawn.
+    """
+
+    def __init__(self, count: int, seed: int = 0) -> None:
+        self.count, self.seed = count, seed
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, place: int) -> dict[str, Tensor]:
+        scene, draw = self._drawn(place)
+        return _example(scene, scene.drawn(_bent(scene.samples, draw)))
+
+    def scene(self, place: int) -> Scene:
+        """One of the scenes, as it was before its drawings were bent."""
+        return self._drawn(place)[0]
+
+    def _drawn(self, place: int) -> tuple[Scene, np.random.Generator]:
+        draw = np.random.default_rng((self.seed, place))
+        return _scene(draw, False, int(draw.integers(ALONE, MOST + 1))), draw
 
 
+@lru_cache
 def vocabulary() -> Vocabulary:
     """Every word of a caption."""
     return Vocabulary(("a", "an", "of", *(relation.split()[0] for relation in RELATIONS), *NAMES))
@@ -147,6 +161,10 @@ def collate(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
     }
 
 
+def _example(scene: Scene, image: Tensor) -> dict[str, Tensor]:
+    return {"pixel_values": image, "labels": torch.tensor([*vocabulary().encode(scene.words), END])}
+
+
 @lru_cache
 def _digits() -> tuple[Tensor, tuple[int, ...]]:
     """scikit-learn's digits `(samples, 8, 8)` from 0 to 1 (Alpaydin and Kaynak 1998, UCI), and what they are."""
@@ -154,9 +172,14 @@ def _digits() -> tuple[Tensor, tuple[int, ...]]:
     return torch.from_numpy(found.images).float() / 16, tuple(map(int, found.target))
 
 
-def _bent(samples: tuple[int, ...], seed: int) -> Tensor:
+@lru_cache
+def _samples(held: bool) -> np.ndarray:
+    """Which of the digits are held out, or which are not."""
+    return np.array([i for i in range(len(_digits()[1])) if held_out(f"digit {i}", ONE_IN) == held])
+
+
+def _bent(samples: tuple[int, ...], draw: np.random.Generator) -> Tensor:
     """The drawings `(samples, SIDE, SIDE)`, each bent in its own way."""
-    draw = np.random.default_rng(seed)
     turn, shear = draw.uniform(-BEND, BEND, (2, len(samples)))
     wide, high = draw.uniform(1 - BEND / 2, 1 + BEND / 2, (2, len(samples)))
     right, down = draw.uniform(-0.15, 0.15, (2, len(samples)))  # of half a side: about half a pixel
@@ -165,17 +188,18 @@ def _bent(samples: tuple[int, ...], seed: int) -> Tensor:
     grid = affine_grid(
         torch.from_numpy(affine).float().permute(2, 0, 1), [len(samples), 1, SIDE, SIDE], align_corners=False
     )
-    moved = grid_sample(_digits()[0][list(samples)][:, None], grid, align_corners=False)[:, 0]
+    # Cubic, as a linear mean of pixels would leave drawings to learn from less sharp than those to be read.
+    moved = grid_sample(_digits()[0][list(samples)][:, None], grid, mode="bicubic", align_corners=False)[:, 0]
     ink = torch.from_numpy(draw.uniform(0.8, 1.2, (len(samples), 1, 1))).float()
-    return (moved * ink).clamp(max=1)
+    return (moved * ink).clamp(0, 1)
 
 
 def _named(digit: int) -> tuple[str, str]:
     return "an" if digit == 8 else "a", NAMES[digit]
 
 
-def _scene(draw: np.random.Generator, samples: np.ndarray, size: int) -> Scene:
-    chosen = [int(sample) for sample in draw.choice(samples, size, replace=False)]
+def _scene(draw: np.random.Generator, held: bool, size: int) -> Scene:
+    chosen = [int(sample) for sample in draw.choice(_samples(held), size, replace=False)]
     while True:
         corners = [(int(top), int(left)) for top, left in draw.integers(0, CANVAS - SIDE + 1, (size, 2))]
         kinds = _digits()[1]

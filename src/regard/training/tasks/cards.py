@@ -39,12 +39,13 @@ def _of_model(card: Card) -> str:
     training = card["training"]
     recipe = training["recipe"]
     settings = ", ".join(f"{name.replace('_', ' ')} {recipe[name]}" for name in NAMED)
+    since = f" from step {training['resumed']:,} on" if training.get("resumed") else ""
     rows = [
         ("parameters", f"{card['parameters']:,}"),
         ("recipe", settings),
         (
             "trained in",
-            f"{training['seconds']:,.0f} s, {training['threads']} thread(s), {training['machine']}",
+            f"{training['seconds']:,.0f} s{since}, {training['threads']} thread(s), {training['machine']}",
         ),
         ("held-out examples", f"{card['held_out_examples']:,}"),
     ]

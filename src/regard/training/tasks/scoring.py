@@ -105,6 +105,11 @@ def foremost(mass: Tensor, support: Sequence[int]) -> Tensor:
     return torch.isin(mass.argmax(-1), torch.tensor(list(support), device=mass.device)) & (mass.amax(-1) > 0)
 
 
+def mostly(mass: Tensor, support: Sequence[int]) -> Tensor:
+    """Whether the supporting sentences together have more mass than all others: bool `(…,)` of `(…, sentences)`."""
+    return 2 * mass[..., list(support)].sum(-1) > mass.sum(-1)
+
+
 def rollout(record: Record, batch: int = 0) -> Tensor:
     """What the tokens of each query come from, through all layers of self-attention: `(queries, keys)`.
 

@@ -6,6 +6,8 @@ Knows no particular task.
 from __future__ import annotations
 
 import json
+import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -161,13 +163,20 @@ class Task:
         }
 
 
+def machine() -> str:
+    """The processor, and what runs on it."""
+    cpuinfo = Path("/proc/cpuinfo")  # of Linux; platform knows no processor there
+    named = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    return f"{named[1] if named else platform.processor()}, torch {torch.__version__}"
+
+
 def _told(run: Run) -> Card:
     """What a card says of a run."""
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
         "resumed": run.resumed,  # the seconds are counted from this step on
-        "torch": str(torch.__version__),
+        "machine": machine(),
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
         "loss": list(run.losses.values())[-1] if run.losses else None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from regard.training.tasks.task import Card, Data, Task
 
 LONGEST = 90  # tokens that are written
 LUONG = Recipe(steps=2000, batch=32, learning_rate=5e-3, decay=0.01, log_every=50, save_every=500)
+DOT = replace(LUONG, steps=3000)
 RECIPE = Recipe(steps=1000, batch=32, learning_rate=5e-3, decay=0.01, log_every=50, save_every=500)
 # A vector that holds everything takes longer to learn than a look back, and is given more numbers to do it with.
 FIXED = Recipe(steps=3000, batch=32, learning_rate=3e-3, decay=0.01, log_every=50, save_every=500)
@@ -35,6 +37,7 @@ Order = Literal["bahdanau", "luong"]
 def recurrent(score: Score | None, order: Order, width: int, words: int) -> RecurrentForConditionalGeneration:
     """A recurrent model; the encoder of "dot" reads one way only, with a state as wide as the decoder's.
 
+    "dot" has no weights, so a state holds both what is said and what is looked for: 96 numbers were too few for it.
     One table of words serves for reading and for writing: what is copied, as most of a date is, is then learned early.
     """
     return RecurrentForConditionalGeneration(
@@ -86,8 +89,8 @@ def _dates(said: str, wanted: str) -> float:
 
 KINDS: tuple[tuple[str, Score | None, Order, int, Recipe], ...] = (
     ("fixed", None, "luong", 160, FIXED),
-    ("luong-dot", "dot", "luong", 96, LUONG),
-    ("luong-general", "general", "luong", 96, LUONG),
+    ("luong-dot", "dot", "luong", 160, DOT),
+    ("luong-general", "general", "luong", 120, LUONG),
     ("luong-concat", "concat", "luong", 96, LUONG),
     ("bahdanau", "additive", "bahdanau", 96, RECIPE),
 )

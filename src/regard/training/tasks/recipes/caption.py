@@ -15,10 +15,10 @@ from regard.training.tasks.task import Card, Data, Task
 PATCH = 4  # pixels: a digit lies on four patches to nine
 LONGEST = 20  # tokens that are written
 RECIPE = Recipe(
-    steps=4000, batch=64, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=50, save_every=500
+    steps=6000, batch=64, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=50, save_every=1000
 )
 QUICK = Recipe(steps=300, batch=32, learning_rate=1e-3, decay=0.05, precision="bfloat16", log_every=20)
-SCENES = {False: (60_000, 2000), True: (5000, 200)}  # to train on, held out; by quick
+SCENES = {False: (400_000, 2000), True: (5000, 200)}  # to train on, held out; by quick
 
 
 def build(words: int) -> ImageToTextForConditionalGeneration:
@@ -26,11 +26,11 @@ def build(words: int) -> ImageToTextForConditionalGeneration:
     model = ImageToTextForConditionalGeneration(
         ImageToTextConfig(
             vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.05, positions="sinusoidal",
-            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, overlap=PATCH, channels=1, init="xavier", **SPECIAL,
+            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, stem=16, channels=1, init="xavier", **SPECIAL,
         )
     )  # fmt: skip
     # Most of a canvas is paper: where ink does not outweigh places, what a digit looks like is learned much later.
-    nn.init.xavier_uniform_(model.get_parameter("encoder.patches.weight"), gain=4)
+    nn.init.xavier_uniform_(model.get_parameter("encoder.patches.weight"), gain=2)
     return model
 
 
@@ -38,8 +38,8 @@ def data(quick: bool, words: Any) -> Data:
     """Scenes; the words are always all that there are."""
     train, held = SCENES[quick]
     return Data(
-        lambda: caption.data(train),
-        caption.data(held, held=True),
+        lambda: caption.Lessons(train),
+        caption.Scenes(caption.scenes(held, held=True)),
         caption.collate,
         words or caption.vocabulary(),
     )
