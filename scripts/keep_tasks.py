@@ -17,7 +17,7 @@ from regard.looks import LOOKED, look
 from regard.training.life import Life
 from regard.training.probe import FILE
 from regard.training.tasks import NAMES, cards, kept, tasks
-from regard.training.tasks.task import CARD, MODEL, Task, machine
+from regard.training.tasks.task import CARD, MODEL, Task
 
 SEEDS = (0, 1, 2)  # of the bottleneck's figure; the first one's weights are kept
 DOCS = Path(__file__).parent.parent / "docs" / "tasks.md"
@@ -38,7 +38,7 @@ def keep(task: Task, source: Path) -> None:
     losses = {
         str(entry["step"]): round(entry["loss"], 4) for entry in state["log_history"] if "loss" in entry
     }
-    card["training"] = {"machine": machine()} | trained | {"losses": losses}
+    card["training"] = trained | {"losses": losses}
     (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     print(task.name, task.model, {name: value for name, *value in cards.lines(card["scores"])})
 

@@ -360,3 +360,13 @@ def test_a_grid_of_patches_has_positions_of_rows_and_columns():
         turn = 2 / 100 ** (2 * number / 12)
         assert_close(places[2, 0, 2 * number], torch.tensor(turn).sin())
         assert_close(places[0, 2, 12 + 2 * number + 1], torch.tensor(turn).cos())
+
+
+def test_a_grid_of_patches_needs_a_width_that_is_divided_by_four():
+    config = rg.models.ImageToTextConfig(
+        vocabulary=31, width=6, heads=3, image=(8, 8), patch=4, positions="sinusoidal"
+    )
+    with pytest.raises(
+        ArgumentError, match="width must be a multiple of 4 for places in rows and columns, got 6"
+    ):
+        rg.models.ImageToTextForConditionalGeneration(config)

@@ -147,7 +147,7 @@ def test_patches_of_a_stem_are_in_the_middle_of_what_they_see():
     torch.testing.assert_close(seen[0], want, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("stem", "patch"), [(-1, 4), (8, 5), (8, 6)])
+@pytest.mark.parametrize(("stem", "patch"), [(-1, 4), (8, 5), (8, 6), (8.0, 4)])
 def test_a_stem_needs_patches_that_can_be_halved(stem, patch):
     with pytest.raises(ArgumentError, match=f"a power of two with one, got {stem} and {patch}"):
         rg.models.ImageToTextForConditionalGeneration(

@@ -58,7 +58,7 @@ def life(
 
 def _places(name: str, only: str | None, folder: Path | None) -> dict[str, Path]:
     """Where the lives of the models are that have attention."""
-    chosen = kept.brought(name, only) if folder is None else tasks(name, only)
+    chosen = tasks(name, only)
     attending = [task for task in chosen if task.attends]
     if not attending:
         able = [task.model for task in tasks(name) if task.attends]

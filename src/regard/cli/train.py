@@ -44,13 +44,12 @@ def train(
     A run that was stopped goes on when the same command is given again.
     """
     console = Console()
-    packaged = evaluate and folder is None
-    chosen = kept.brought(name, only) if packaged else tasks(name, only)
+    chosen = tasks(name, only)
     require("transformers", extra="train").utils.logging.disable_progress_bar()
     for task in chosen:
         # Each model and seed is a run of its own.
         own = f"{task.model}{f'-{seed}' if seed else ''}"
-        place = kept.folder(name, own) if packaged else (folder or FOLDER / name) / own
+        place = kept.folder(name, own) if evaluate and folder is None else (folder or FOLDER / name) / own
         card = (
             task.evaluate(place, quick=quick)
             if evaluate

@@ -6,6 +6,7 @@ Names are those of `regard.nn`; Hugging Face's (`vocab_size`, `hidden_size`, `nu
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
 from transformers import PreTrainedConfig
@@ -207,16 +208,23 @@ class ImageToTextConfig(TransformerConfig):
 
     @property
     def convolved(self) -> list[int]:
-        """Channels of the stem after each of its convolutions; none without a stem.
+        """Channels of pixels, and after each of the stem's convolutions.
 
         Raises:
-            ArgumentError: a negative number of channels, or a patch that is no power of two.
+            ArgumentError: a number of channels that is not whole or negative, or a patch that is no power of two.
         """
-        if self.stem < 0 or (self.stem and self.patch.bit_count() != 1):
+        whole = isinstance(self.stem, int) and isinstance(self.patch, int)
+        if not whole or self.stem < 0 or (self.stem and self.patch.bit_count() != 1):
             raise ArgumentError(
-                f"stem must be at least 0, and patch a power of two with one, got {self.stem} and {self.patch}"
+                f"stem must be whole and at least 0, and patch a power of two with one, got {self.stem} and "
+                f"{self.patch}"
             )
-        return [self.stem << i for i in range(self.patch.bit_length())] if self.stem else []
+        return [self.channels, *(self.stem << i for i in range(self.patch.bit_length() if self.stem else 0))]
+
+    @property
+    def patched(self) -> int:
+        """Numbers that a patch is projected from: its pixels, or the last channels of the stem."""
+        return self.convolved[-1] if self.stem else self.channels * self.patch**2
 
     def of_encoder(self) -> ImageToTextConfig:
         """The same config for the encoder alone, whose positions are those of patches."""
@@ -231,13 +239,11 @@ class ImageToTextConfig(TransformerConfig):
         return [self.of_encoder().stack(vocabulary=0, positions=places, tied=True), self.stack(crosses=True)]
 
     def extra(self) -> int:
-        first, *others = self.convolved or [0]
-        # Kernels of 3 × 3 and of 4 × 4, with a norm of two numbers a channel and no bias.
-        stem = first * (9 * self.channels + 2) + sum(each * (16 * (each // 2) + 2) for each in others)
-        pixels = self.convolved[-1] if self.stem else self.channels * self.patch**2
-        return (
-            stem + (pixels + 1) * self.width + self.relative((self.encoder_depth or self.depth) + self.depth)
-        )
+        # A kernel of 3 × 3, then some of 4 × 4, each with a norm of two numbers a channel and no bias.
+        layers = enumerate(pairwise(self.convolved))
+        stem = sum(own * (before * (16 if place else 9) + 2) for place, (before, own) in layers)
+        relative = self.relative((self.encoder_depth or self.depth) + self.depth)
+        return stem + (self.patched + 1) * self.width + relative
 
 
 class RecurrentConfig(TextConfig):

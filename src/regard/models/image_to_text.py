@@ -25,12 +25,17 @@ class GridPositions(nn.Module):
 
     Args:
         rows, columns: of patches. width: of their embeddings; a multiple of 4.
+
+    Raises:
+        ArgumentError: another width.
     """
 
     BASE = 100.0  # a grid is short: with the base for texts most of the numbers would be the same everywhere
 
     def __init__(self, rows: int, columns: int, width: int) -> None:
         super().__init__()
+        if width % 4:
+            raise ArgumentError(f"width must be a multiple of 4 for places in rows and columns, got {width}")
         self.rows, self.columns = rows, columns
         self.along = Sinusoidal(width // 2, base=self.BASE)
 
@@ -43,14 +48,14 @@ class GridPositions(nn.Module):
         return x + places.flatten(0, 1).to(x)
 
 
-def new_stem(channels: int, after: list[int]) -> nn.Sequential:
+def new_stem(channels: list[int]) -> nn.Sequential:
     """Convolutions from pixels to patches (Xiao et al. 2021): a drawing looks the same wherever in a patch it begins.
 
     Args:
-        channels: of pixels. after: channels after each convolution; the first keeps the size, others halve it.
+        channels: of pixels, and after each convolution; the first one keeps height and width, the others halve them.
     """
     parts: list[nn.Module] = []
-    for place, (before, own) in enumerate(pairwise([channels, *after])):
+    for place, (before, own) in enumerate(pairwise(channels)):
         # With four pixels a kernel, a patch is in the middle of what is seen with it.
         kernel, step = (4, 2) if place else (3, 1)
         convolution = nn.Conv2d(before, own, kernel, step, padding=1, bias=False)
@@ -75,9 +80,8 @@ class ImageEncoder(Model):
     def __init__(self, config: ImageToTextConfig) -> None:
         super().__init__(config)
         rows, columns = config.grid
-        self.stem = new_stem(config.channels, config.convolved) if config.stem else None
-        pixels = config.convolved[-1] if config.stem else config.channels * config.patch**2
-        self.patches = new_projection(pixels, config.width, bias=True)
+        self.stem = new_stem(config.convolved) if config.stem else None
+        self.patches = new_projection(config.patched, config.width, bias=True)
         self.positions = (
             GridPositions(rows, columns, config.width)
             if config.positions == "sinusoidal"

@@ -137,7 +137,7 @@ def test_kinds_of_questions_and_answers_are_spread():
 
 
 def test_an_example_is_the_story_the_question_and_a_masked_answer():
-    data = answer.data(5, seed=3)
+    data = answer.Stories(answer.examples(5, seed=3))
     for place, told in enumerate(data.examples):
         example, of = data[place], data.sentences(place)
         ids = example["input_ids"]
@@ -155,7 +155,7 @@ def test_an_example_is_the_story_the_question_and_a_masked_answer():
 
 
 def test_the_row_of_a_text_of_ones_own_is_that_of_an_example():
-    data = answer.data(7, seed=9)
+    data = answer.Stories(answer.examples(7, seed=9))
     for place, told in enumerate(data.examples):
         own, known = answer.row(told.sentences, [(told.question, None)], data.vocabulary), data[place]
         assert all(torch.equal(own[name], known[name]) for name in ("input_ids", "token_type_ids"))

@@ -1,5 +1,6 @@
 """Scenes: real digits that are held out by drawing, captions that are true, boxes that hold the ink."""
 
+import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
@@ -7,6 +8,7 @@ from sklearn.datasets import load_digits
 from regard.training.tasks import caption
 from regard.training.tasks.caption import CANVAS, NAMES, RELATIONS, SIDE, Scene
 from regard.training.tasks.pairs import IGNORED
+from regard.training.tasks.recipes import caption as recipe
 from regard.training.tasks.words import END
 
 
@@ -92,7 +94,8 @@ def test_a_batch():
     scenes = caption.scenes(5, seed=2)
     batch = caption.collate(list(caption.Scenes(scenes)))
     assert batch["pixel_values"].shape == (5, 1, CANVAS, CANVAS)
-    for row, scene in zip(batch["labels"], scenes, strict=True):
+    for image, row, scene in zip(batch["pixel_values"], batch["labels"], scenes, strict=True):
+        assert torch.equal(image, scene.image)
         said = row[row != IGNORED].tolist()
         assert said[-1] == END and caption.vocabulary().decode(said) == " ".join(scene.words)
 
@@ -156,3 +159,12 @@ def test_a_drawing_is_bent_anew_each_time():
     twice = [boxes for boxes in seen.values() if len(boxes) > 1]
     assert len(twice) > 300
     assert not any(torch.equal(boxes[0], boxes[1]) for boxes in twice)
+    one, other = caption._bent((7, 7), np.random.default_rng(0))  # one drawing, twice in a scene
+    assert not torch.equal(one, other)
+
+
+def test_held_out_drawings_are_never_bent():
+    data = recipe.data(True, None)
+    assert isinstance(data.train(), caption.Lessons) and isinstance(data.held, caption.Scenes)
+    for scene, example in zip(data.held.scenes, data.held, strict=True):
+        assert torch.equal(example["pixel_values"], scene.image)

@@ -88,14 +88,6 @@ def test_a_card_was_made_by_the_recipe():
         assert trained["recipe"]["steps"] == task.recipe.steps and not trained["quick"]
 
 
-def test_what_is_not_brought_is_left_out_of_all_and_named_when_asked_for(monkeypatch, tmp_path):
-    monkeypatch.setattr(kept, "ROOT", tmp_path)
-    for model in ("bahdanau", "fixed"):
-        kept.folder("bottleneck", model).mkdir(parents=True)
-    assert [task.model for task in kept.brought("bottleneck")] == ["fixed", "bahdanau"]
-    assert [task.model for task in kept.brought("bottleneck", "luong-dot")] == ["luong-dot"]
-
-
 def test_a_model_that_is_not_there_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(kept, "ROOT", tmp_path)
     for read in (kept.load, kept.card):

@@ -25,9 +25,7 @@ SHORT = 0.4  # of them drawn with chances of 1/n, as who did what is learned the
 EVENLY = (LENGTHS >= SHORTEST) / (LONGEST - SHORTEST + 1)
 CHANCES = SHORT / LENGTHS / (1 / LENGTHS).sum() + (1 - SHORT) * EVENLY
 ASKED = 5  # questions of each kind, at most, about a story to learn from
-SEGMENTS = (
-    32  # a number for each question and each sentence; those of sentences count from the last one backwards
-)
+SEGMENTS = 32  # numbers of questions and, behind them, of sentences, counted from the last one backwards
 QUESTIONS = 2 * ASKED
 CAST = 4  # people, and things, in a story
 
@@ -168,11 +166,6 @@ def sentence_of(told: Story) -> Tensor:
     counts = [len(pieces(sentence)) for sentence in told.sentences]
     of = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
     return torch.nn.functional.pad(of, (0, len(pieces(told.question)) + 2), value=-1)
-
-
-def data(count: int, *, facts: int | None = None, held: bool = False, seed: int = 0) -> Stories:
-    """`examples` as rows of tokens; `pairs.collate` makes batches of them."""
-    return Stories(examples(count, facts=facts, held=held, seed=seed))
 
 
 @lru_cache

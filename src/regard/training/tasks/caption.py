@@ -24,9 +24,7 @@ from regard.training.tasks.words import END, Vocabulary
 CANVAS, SIDE = 32, 8  # pixels of a canvas and of a digit, each way
 FEWEST, MOST = 2, 4  # digits in a scene
 ALONE = 1  # digits in the smallest scenes to learn from: what a digit looks like is learned there first
-CLEAR = (
-    3  # pixels by which two digits lie further apart one way than the other, so that no relation is in doubt
-)
+CLEAR = 3  # pixels by which two digits lie further apart one way than the other: no relation is in doubt
 ONE_IN = 5  # digits that are held out
 BEND = 0.2  # how far a drawing is turned (in radians) and sheared at most; it is stretched by half of that
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -99,7 +97,7 @@ def scenes(count: int, *, size: int | None = None, held: bool = False, seed: int
         seed: what is drawn.
     """
     draw = np.random.default_rng((seed, held, size or 0))
-    return [_scene(draw, held, size or int(draw.integers(FEWEST, MOST + 1))) for _ in range(count)]
+    return [_scene(draw, size or int(draw.integers(FEWEST, MOST + 1)), held=held) for _ in range(count)]
 
 
 class Scenes(Dataset):
@@ -144,7 +142,7 @@ class Lessons(Dataset):
 
     def _drawn(self, place: int) -> tuple[Scene, np.random.Generator]:
         draw = np.random.default_rng((self.seed, place))
-        return _scene(draw, False, int(draw.integers(ALONE, MOST + 1))), draw
+        return _scene(draw, int(draw.integers(ALONE, MOST + 1)), held=False), draw
 
 
 @lru_cache
@@ -198,7 +196,7 @@ def _named(digit: int) -> tuple[str, str]:
     return "an" if digit == 8 else "a", NAMES[digit]
 
 
-def _scene(draw: np.random.Generator, held: bool, size: int) -> Scene:
+def _scene(draw: np.random.Generator, size: int, *, held: bool) -> Scene:
     chosen = [int(sample) for sample in draw.choice(_samples(held), size, replace=False)]
     while True:
         corners = [(int(top), int(left)) for top, left in draw.integers(0, CANVAS - SIDE + 1, (size, 2))]

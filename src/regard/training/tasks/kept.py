@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.errors import ModelError
 from regard.training.tasks import tasks
-from regard.training.tasks.task import CARD, Card, Task
+from regard.training.tasks.task import CARD, Card
 
 ROOT = Path(__file__).parent / "trained"
 
@@ -16,16 +16,6 @@ ROOT = Path(__file__).parent / "trained"
 def folder(task: str, model: str) -> Path:
     """Where a model's weights, card and life lie; they are there for those that the package brings."""
     return ROOT / task / model
-
-
-def brought(task: str, only: str | None = None) -> tuple[Task, ...]:
-    """The models of a task that the package brings; all that were asked for where it brings none of these.
-
-    Raises:
-        ArgumentError: there is no such task or model.
-    """
-    asked = tasks(task, only)
-    return tuple(each for each in asked if folder(task, each.model).exists()) or asked
 
 
 def load(task: str, model: str) -> tuple[Any, Any]:

@@ -163,7 +163,7 @@ class Task:
         }
 
 
-def machine() -> str:
+def _machine() -> str:
     """The processor, and what runs on it."""
     cpuinfo = Path("/proc/cpuinfo")  # of Linux; platform knows no processor there
     named = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
@@ -176,7 +176,7 @@ def _told(run: Run) -> Card:
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
         "resumed": run.resumed,  # the seconds are counted from this step on
-        "machine": machine(),
+        "machine": _machine(),
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
         "loss": list(run.losses.values())[-1] if run.losses else None,
