@@ -12,7 +12,7 @@ TESTS  := test,dev
 BUILT  := src/regard/engines/native/_native.so
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types browser cross embedded bench proof sanitize clean
+.PHONY: help demo test lint types browser cross embedded bench breadth proof sanitize clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -38,11 +38,16 @@ embedded: $(VENV)/.look ## train the embedded model again
 bench: $(VENV)/.test ## measure again, into benchmarks/
 	$(BIN)/python -m benchmarks
 
-proof: $(VENV)/.test ## ten times as many drawn calls, gradients and laws of every engine as in the tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --hypothesis-profile proof --timeout 0 \
-	  tests/engines/test_cases.py tests/engines/test_gradients.py tests/engines/test_laws.py
+breadth: $(VENV)/.breadth ## watch everything that makes attention, into docs/breadth.md; RESUME=1 goes on
+	OMP_NUM_THREADS=1 PYTHONPATH=src $(BIN)/python -m tests.breadth --jobs $(JOBS) --modes eval,eager,train,generate \
+	  $(if $(RESUME),--resume) --out build/breadth.json --page docs/breadth.md
 
-sanitize: ## the C++ code under the sanitizers for addresses and undefined behaviour, then under valgrind
+proof: $(VENV)/.test ## ten times as many drawn calls, gradients, laws of every engine and flipped bits as in the tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --hypothesis-profile proof --timeout 0 \
+	  tests/engines/test_cases.py tests/engines/test_gradients.py tests/engines/test_laws.py \
+	  tests/engines/test_extremes.py tests/files/test_sealing.py
+
+sanitize: ## the C++ code under the sanitizers for addresses and undefined behavior, then under valgrind
 	scripts/sanitize.sh
 
 clean: ## remove what was built, measured in caches, or reported; .venv stays
@@ -87,6 +92,13 @@ $(VENV)/.look: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(NATIVE)
 
 $(VENV)/.test: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(NATIVE)
 	$(call install,$(TESTS))
+
+# The extra `breadth` without what it needs, most of all torchvision, and then what of that is used.
+$(VENV)/.breadth: $(VENV)/.test
+	$(PIP) --no-deps $$($(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["breadth"])' | tr -d "'") datasets
+	$(PIP) requests importlib_metadata ftfy sentencepiece fancy_einsum beartype jaxtyping typeguard dill multiprocess xxhash
+	@touch $@
 
 # Without these programs their tests are skipped and say so; where CI is set, browser tests fail (tests/conftest.py).
 browser:

@@ -19,7 +19,7 @@ RANKS = (16, 32, 64, 128, 256, 512, 1024)
 LARGEST = {"landmarks": 512}  # its pseudo-inverse costs rank³
 SHARES = (1.0, 0.5, 0.25, 0.125, 0.0625)  # of the time of exact attention
 SMALL = 0.5  # standard deviation of queries and keys where scores are small; else 1
-MEMORY = 0.98  # how much of a token its neighbour shares, where texts are smooth
+MEMORY = 0.98  # how much of a token its neighbor shares, where texts are smooth
 
 
 def by_window(rank: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -29,7 +29,7 @@ def by_window(rank: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def by_blocks(rank: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Random blocks of 16 keys, as many keys as the rank."""
-    return rg.attend(query, key, value, mask=rg.random(rank // 16, 16, keys=key.shape[2]))
+    return rg.attend(query, key, value, mask=rg.random_blocks(rank // 16, 16, keys=key.shape[2]))
 
 
 APPROXIMATIONS: dict[str, Approximation] = {
@@ -42,7 +42,7 @@ APPROXIMATIONS: dict[str, Approximation] = {
 
 
 def texts(length: int) -> dict[str, list[Tensor]]:
-    """Query, key and value: every token by itself, the same with small queries and keys, and tokens like neighbours."""
+    """Query, key and value: every token by itself, the same with small queries and keys, and tokens like neighbors."""
     generator = torch.Generator().manual_seed(0)
 
     def drawn() -> Tensor:

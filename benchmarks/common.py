@@ -17,9 +17,10 @@ import numpy as np
 import torch
 from matplotlib.image import imsave
 
-from regard.cli.contests import Contest
-from regard.cli.machine import machine, memory_kib
-from regard.cli.timing import MATMUL_FLOP, Times, interleaved
+from regard import files
+from regard.cli.bench.contests import Contest
+from regard.cli.bench.machine import machine, memory_kib
+from regard.cli.bench.timing import MATMUL_FLOP, Times, interleaved
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,12 +74,12 @@ def fresh(module: str, *arguments: str, environment: dict[str, str] | None = Non
 
 
 def picture(name: str, figure: Figure) -> None:
-    """Keep a figure in `results/name.png`, in sixteen shades of each primary colour: half the bytes."""
-    RESULTS.mkdir(exist_ok=True)
+    """Keep a figure in `results/name.png`, in sixteen shades of each primary color: half the bytes."""
     figure.set_dpi(100)
     figure.canvas.draw()
     shades = np.round(np.asarray(figure.canvas.buffer_rgba())[..., :3] / 17) * 17
-    imsave(RESULTS / f"{name}.png", shades.astype(np.uint8), pil_kwargs={"optimize": True})
+    with files.replacing(RESULTS / f"{name}.png") as unfinished:
+        imsave(unfinished, shades.astype(np.uint8), pil_kwargs={"optimize": True})
 
 
 def write(name: str, command: str, bar: str, figures: Any) -> None:
@@ -91,6 +92,5 @@ def write(name: str, command: str, bar: str, figures: Any) -> None:
         "machine": machine(),
         "figures": figures,
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    files.write(RESULTS / f"{name}.json", json.dumps(result, indent=2) + "\n")
     print(json.dumps(figures, indent=2))

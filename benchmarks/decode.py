@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from benchmarks import common
-from regard.cli import contests
-from regard.cli.contests import Setting
+from regard.cli.bench import contests
+from regard.cli.bench.contests import Setting
 
 
 def main() -> None:

@@ -20,13 +20,13 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import regard as rg
 from benchmarks import common
-from regard.axes import sizes_of
 from regard.engines import tiles
 from regard.engines import triton as engine
-from regard.engines.triton import plans
-from regard.engines.triton.plans import Plan
+from regard.engines.triton import tile_shapes
+from regard.engines.triton.tile_shapes import Plan
+from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.statistics import Wanted, wanted
+from regard.statistics.table import Wanted, wanted
 
 BAR = (
     "H200, bfloat16, dim 128, causal, 16 384: output and all row statistics ≥ 450 TFLOP/s, ≥ 0.95 × the kernel "
@@ -40,7 +40,7 @@ SMOOTH = ["lse", "entropy", "sum_squares", "distance", "position", "spread", "fi
 
 
 def calls(queries: int, keys: int, heads: int) -> dict[str, tuple[torch.dtype, dict[str, Any]]]:
-    """One call for each road through the kernels."""
+    """One call for each path through the kernels."""
     cuda, half = torch.device("cuda"), torch.bfloat16
     blocking = torch.randn(queries, keys, device=cuda)
     blocking = blocking.masked_fill(torch.rand_like(blocking) < 0.3, -torch.inf)
@@ -157,14 +157,16 @@ def forward(batch: int, heads: int, length: int, dim: int) -> dict[str, Any]:
     query, key, _ = tensors
     spec = Spec.of(sizes_of(*tensors), mask=rg.causal())
     everything, columns = wanted("rows"), replace(wanted("columns"), output=False)
-    lse = engine.rows(*tensors, spec, Wanted()).lse
+    state = engine.rows(*tensors, spec, Wanted())
     cell = 1 << max(0, (length // 256 - 1).bit_length())
     candidates: dict[str, Callable[[], object]] = {
         "output and all row statistics": lambda: engine.rows(*tensors, spec, everything),
         "output and lse": lambda: engine.rows(*tensors, spec, Wanted()),
         "observe": lambda: rg.observe(*tensors, mask=rg.causal(), statistics="rows", engine="triton"),
-        "column fold": lambda: engine.columns(query, key, spec, lse, columns),
-        "column fold and map": lambda: engine.columns(query, key, spec, lse, replace(columns, cell=cell)),
+        "column fold": lambda: engine.columns(query, key, spec, state.m, state.l, columns),
+        "column fold and map": lambda: engine.columns(
+            query, key, spec, state.m, state.l, replace(columns, cell=cell)
+        ),
     }
     for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION):
         if available(backend):
@@ -233,7 +235,7 @@ def decoding(heads: int, keys: int, dim: int) -> dict[str, Any]:
 TRIED = (
     Plan(128, 64, 8, 3),
     Plan(128, 64, 8, 3, descriptors=True),
-    Plan(128, 64, 8, 3, descriptors=True, specialise=True),
+    Plan(128, 64, 8, 3, descriptors=True, specialize=True),
     Plan(128, 64, 8, 4, descriptors=True),
     Plan(128, 128, 8, 2, descriptors=True),
     Plan(64, 64, 4, 3, descriptors=True),
@@ -244,12 +246,12 @@ TRIED = (
 @contextmanager
 def planned(line: tuple[str, int, int], chosen: Plan) -> Iterator[None]:
     """One line of the table of plans replaced, for as long as this lasts."""
-    before = plans.TABLE[line]
-    plans.TABLE[line] = chosen, chosen
+    before = tile_shapes.TABLE[line]
+    tile_shapes.TABLE[line] = chosen, chosen
     try:
         yield
     finally:
-        plans.TABLE[line] = before
+        tile_shapes.TABLE[line] = before
 
 
 def other_plans(batch: int, heads: int, length: int, dim: int, until: float) -> dict[str, Any]:

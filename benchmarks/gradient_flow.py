@@ -48,8 +48,8 @@ def main() -> None:
     means = {name: torch.stack([each[name] for each in found]).mean(0) for name in found[0]}
     note = (
         f"Width {WIDTH}, {HEADS} heads, {TOKENS} standard normal tokens, weights as the layers are made, means over "
-        f"{SEEDS} seeds; exact, float64. Norms below a millionth of the largest share the lightest colour; exact zeros "
-        "are grey."
+        f"{SEEDS} seeds; exact, float64. Norms below a millionth of the largest share the lightest color; exact zeros "
+        "are gray."
     )
     common.picture(
         "gradient_flow", draw.flow(means, title="How much an output depends on an input", note=note)

@@ -20,9 +20,9 @@ LONG, LONG_WIDTH, LONG_HEADS = 16384, 512, 8
 SPARSE: dict[str, Mask] = {
     "local": rg.near(255),
     "strided": rg.causal() & rg.strided(64),
-    "random": rg.random(4, 64),
-    "global": rg.tokens(range(64)),
-    "union": rg.near(63) | rg.random(2, 64) | rg.tokens(range(16)),
+    "random": rg.random_blocks(4, 64),
+    "global": rg.global_tokens(range(64)),
+    "union": rg.near(63) | rg.random_blocks(2, 64) | rg.global_tokens(range(16)),
 }
 
 

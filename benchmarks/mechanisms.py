@@ -14,8 +14,8 @@ from torch import Tensor
 import regard as rg
 from benchmarks import common
 from regard.analysis import MECHANISMS, Exponent, Setting, exponent, predicted
-from regard.cli.machine import peak
-from regard.draw.growth import Point, growth
+from regard.cli.bench.machine import peak
+from regard.draw.complexity import Point, growth
 
 SETTING = Setting(heads=4, dim=64, window=256, rank=64, hidden=32)
 LENGTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -46,8 +46,8 @@ def runs(length: int) -> dict[str, Run]:
         "causal": rg.causal(),
         "strided": rg.causal() & rg.strided(s.window),
         "window": rg.causal() & rg.near(s.window - 1),
-        "random": rg.random(s.window // 64, 64, keys=length),
-        "global": rg.tokens(range(s.rank)),
+        "random": rg.random_blocks(s.window // 64, 64, keys=length),
+        "global": rg.global_tokens(range(s.rank)),
     }
     masked = {name: lambda q, k, v, mask=mask: rg.attend(q, k, v, mask=mask) for name, mask in masks.items()}
     return masked | {

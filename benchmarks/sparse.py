@@ -6,13 +6,13 @@ from typing import Any
 
 import regard as rg
 from benchmarks import common
-from regard.axes import sizes_of
-from regard.cli import contests
-from regard.cli.contests import Setting
+from regard.cli.bench import contests
+from regard.cli.bench.contests import Setting
 from regard.engines import choose
 from regard.masks import Mask
+from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.statistics import wanted
+from regard.statistics.table import wanted
 
 LENGTH, HEADS = 16384, 2
 

@@ -51,21 +51,30 @@ struct RegardWant {
   int64_t group_batch, group_stride;
 };
 
-// The state of every row, as regard.state.State: contiguous, null where not wanted.
+// The state of every row, as regard.statistics.state.State: contiguous, null where not wanted.
 struct RegardState {
   double *m, *l, *u, *r, *c;
   float* o;
   int64_t* count;
-  float* top_scores;
+  double* top_scores;
   int64_t* top_keys;
 };
 
 // The second fold. Cells of the map lie on the absolute grid; `total` and `peak` are (batch, heads, grid_q, grid_k).
 struct RegardColumns {
-  const double* lse;  // (batch, heads, queries)
+  const double *m, *log_l;  // (batch, heads, queries): the state's own m, and ln l
   float *received, *received_max;  // (batch, heads, keys), null where not wanted
   int64_t cell, grid_q, grid_k;
   float *total, *peak;
+};
+
+// What is read of the rows, (batch, heads, queries) each, null where not wanted.
+struct RegardLook {
+  float *lse, *entropy, *effective_keys, *max_weight, *sum_squares, *spread;
+  float* columns;      // (columns, batch, heads, queries)
+  int64_t* argmax;
+  double* log_l;       // never null: ln l, for the second fold
+  int64_t* cell_rows;  // (batch, heads, grid_q): queries of each row of cells that attend something
 };
 
 // The gradient of the first fold: that of every part of the state, and where the results go (added to zeros).

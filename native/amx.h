@@ -11,66 +11,70 @@ constexpr int64_t AMX_ROWS = 16, AMX_DEPTH = 32;  // rows of a tile, bfloat16 nu
 
 #if REGARD_LANES == 16
 
+#include "tile_shapes.h"
+#if defined(REGARD_IMITATE_AMX)
+#include "amx_imitation.h"
+#endif
+
 namespace REGARD_ISA {
 
 typedef uint16_t Halves __attribute__((vector_size(32), aligned(2)));
-typedef uint32_t vu __attribute__((vector_size(64), aligned(64)));
-
-// How the eight tiles are cut: all of them 16 rows of 64 bytes.
-struct TileShapes {
-  uint8_t palette = 1, start = 0, reserved[14] = {};
-  uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
 
 #if defined(REGARD_IMITATE_AMX)
-
-#define REGARD_AMX
-struct Imitation {
-  uint32_t tile[8][16][16];
-};
-static thread_local Imitation imitation;
-static inline float upper_half(uint32_t x) { return __builtin_bit_cast(float, x & 0xffff0000u); }
-static inline float lower_half(uint32_t x) { return __builtin_bit_cast(float, x << 16); }
-static inline void imitate_load(int t, const void* from, int64_t bytes) {
-  for (int r = 0; r < 16; r++) __builtin_memcpy(imitation.tile[t][r], (const char*)from + r * bytes, 64);
-}
-static inline void imitate_store(int t, void* to, int64_t bytes) {
-  for (int r = 0; r < 16; r++) __builtin_memcpy((char*)to + r * bytes, imitation.tile[t][r], 64);
-}
-static inline void imitate_product(int c, int a, int b) {
-  for (int r = 0; r < 16; r++)
-    for (int n = 0; n < 16; n++) {
-      float total = __builtin_bit_cast(float, imitation.tile[c][r][n]);
-      for (int k = 0; k < 16; k++) {
-        uint32_t x = imitation.tile[a][r][k], y = imitation.tile[b][k][n];
-        total += lower_half(x) * lower_half(y);
-        total += upper_half(x) * upper_half(y);
-      }
-      imitation.tile[c][r][n] = __builtin_bit_cast(uint32_t, total);
-    }
-}
-#define REGARD_TILE_ZERO(t) __builtin_memset(imitation.tile[t], 0, sizeof(imitation.tile[t]))
-#define REGARD_TILE_LOAD(t, from, bytes) imitate_load(t, from, bytes)
-#define REGARD_TILE_STORE(t, to, bytes) imitate_store(t, to, bytes)
-#define REGARD_TILE_PRODUCT(c, a, b) imitate_product(c, a, b)
-static inline void amx_begin() {}
-static inline void amx_end() {}
-
+#define REGARD_AMX __attribute__((noinline))  // as functions for another target are
+#define REGARD_HARDWARE(instruction) ""
+// Read by an instruction and understood later, so that the compiler knows no more of it than of ldtilecfg.
+#define REGARD_CONFIGURE(...) \
+  do { \
+    vi between; \
+    __asm__ volatile("vmovdqu64 %2, %1\n\tvmovdqu64 %1, %0" : "=m"(imitation.shapes), "=&v"(between) : __VA_ARGS__); \
+    imitation.is_new = true; \
+  } while (0)
+#define REGARD_IMITATION(call) call
 #else
-
 #define REGARD_AMX __attribute__((target("amx-tile,amx-bf16")))
-#define REGARD_TILE_ZERO(t) _tile_zero(t)
-#define REGARD_TILE_LOAD(t, from, bytes) _tile_loadd(t, from, bytes)
-#define REGARD_TILE_STORE(t, to, bytes) _tile_stored(t, to, bytes)
-#define REGARD_TILE_PRODUCT(c, a, b) _tile_dpbf16ps(c, a, b)
-REGARD_AMX static inline void amx_begin() {
-  TileShapes shapes;
-  _tile_loadconfig(&shapes);
-}
-REGARD_AMX static inline void amx_end() { _tile_release(); }
-
+#define REGARD_HARDWARE(instruction) instruction
+#define REGARD_CONFIGURE(...) __asm__ volatile("ldtilecfg %0" ::__VA_ARGS__)
+#define REGARD_IMITATION(call)
 #endif
+
+// The instructions are written here, for those of GCC do not say which memory they touch, so that stores before them may
+// be dropped or moved: _tile_loadconfig names 8 of its 64 bytes (GCC 12, mended in 14), _tile_loadd none (GCC 12, 14).
+// The imitation is reached by the same operands: what the compiler is told is what is tested.
+#define REGARD_TILE_ZERO(t) \
+  do { \
+    __asm__ volatile(REGARD_HARDWARE("tilezero %%tmm" #t) ::); \
+    REGARD_IMITATION(imitate_zero(t)); \
+  } while (0)
+#define REGARD_TILE_LOAD(t, from, stride) \
+  do { \
+    const void* tile_from = (from); \
+    int64_t tile_stride = (stride); \
+    __asm__ volatile(REGARD_HARDWARE("tileloadd (%0,%1,1), %%tmm" #t) : "+r"(tile_from) : "r"(tile_stride) : "memory"); \
+    REGARD_IMITATION(imitate_load(t, tile_from, tile_stride)); \
+  } while (0)
+#define REGARD_TILE_STORE(t, to, stride) \
+  do { \
+    void* tile_to = (to); \
+    int64_t tile_stride = (stride); \
+    REGARD_IMITATION(imitate_store(t, tile_to, tile_stride)); \
+    __asm__ volatile(REGARD_HARDWARE("tilestored %%tmm" #t ", (%0,%1,1)") : "+r"(tile_to) : "r"(tile_stride) : "memory"); \
+  } while (0)
+#define REGARD_TILE_PRODUCT(c, a, b) \
+  do { \
+    __asm__ volatile(REGARD_HARDWARE("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c) ::); \
+    REGARD_IMITATION(imitate_product(c, a, b)); \
+  } while (0)
+
+static inline __attribute__((always_inline)) void amx_configure(const TileShapes& shapes) {
+  REGARD_CONFIGURE("m"(shapes) : "memory");
+}
+
+REGARD_AMX static inline void amx_begin() { amx_configure(TILE_SHAPES); }
+REGARD_AMX static inline void amx_end() {
+  __asm__ volatile(REGARD_HARDWARE("tilerelease") ::: "memory");
+  REGARD_IMITATION(imitate_release());
+}
 
 // 32 rows of scores against a panel of pairs: two tiles of rows by three of lanes.
 REGARD_AMX static inline void amx_scores(const uint16_t* rows, int64_t stride, const uint32_t* panel, int64_t pairs, float* scores) {

@@ -1,8 +1,8 @@
 // The backward pass of one block of keys: lanes are keys, rows queries. The scores are computed again, and five products
 // a tile give all gradients; those of key and value stay in the block, that of the query is added to memory.
 #pragma once
+#include "again.h"
 #include "bias_gradient.h"
-#include "rows.h"
 #include "slopes.h"
 #include "turned.h"
 
@@ -32,9 +32,10 @@ struct PullPanel {
 
 // A tile of queries, and memory for what is made of it.
 struct QueryTile {
-  Rows query, clean_query, output, clean_output;  // query: scaled; output: the gradient of o
+  Again again;
+  Rows clean_query, output, clean_output;         // output: the gradient of o
   bool broken;                                    // some of `output` is not finite
-  float *query_space, *scaled_space, *clean_space, *slope_space, *clean_output_space, *extra;
+  float *query_space, *clean_space, *slope_space, *clean_output_space, *extra;
   float *p, *slope, *cap;  // [TILE][PANEL], with room for a last block of TURNED rows
 };
 
@@ -50,8 +51,8 @@ static inline void take_tile(const PullTask& task, Space* space, PullPanel* pane
     panels[p].d_key = space->take<float>(call.dim * PANEL);
     panels[p].d_value = space->take<float>(call.value_dim * PANEL);
   }
+  take_again(call, space, &tile->again);
   tile->query_space = space->take<float>(TILE * call.dim);
-  tile->scaled_space = space->take<float>(TILE * call.dim);
   tile->clean_space = space->take<float>(TILE * call.dim);
   tile->slope_space = space->take<float>(TILE * width);
   tile->clean_output_space = space->take<float>(TILE * call.value_dim);
@@ -78,9 +79,10 @@ static inline Rows cleaned(const Rows& rows, int64_t count, int64_t width, float
 
 static inline void start_pull_panel(const PullTask& task, int64_t first, int64_t count, PullPanel* panel, float* space) {
   const RegardCall& call = *task.call;
+  Head head = head_of(&call, task.mask, task.batch, task.kv_head * (call.heads / call.kv_heads), false);
   panel->keys = keys_of(task.step, task.residue, first, count);
+  pack_keys(head, panel->keys, panel->key, space);
   Rows key = rows_of(call.key, call.type, task.batch, task.kv_head, panel->keys.first, task.step, count, call.dim, space);
-  pack_panel(key.data, key.stride, count, call.dim, 1, panel->key);
   int64_t width = whole_vectors(call.dim);
   for (int64_t j = 0; j < count; j++)
     for (int64_t d = 0; d < width; d++) {
@@ -97,15 +99,16 @@ static inline void start_pull_panel(const PullTask& task, int64_t first, int64_t
   __builtin_memset(panel->d_value, 0, sizeof(float) * (size_t)(call.value_dim * PANEL));
 }
 
-// scores becomes p = 2^(score − m), and slope d score; both are 0 where a pair is blocked, whatever its numbers are.
+// scores becomes p = 2^(steepness · (score − m)), and slope d score; both are 0 where a pair is blocked, whatever its numbers are.
 template <bool BLOCKS>
 static inline void combine(const Slopes& slopes, int64_t skip, int64_t count, const uint64_t* bits, float* scores, float* slope) {
+  vf steepness = splat(slopes.steepness);
   for (int64_t r = 0; r < count; r++) {
     vf m = splat(slopes.m[skip + r]), rest = splat(slopes.rest[skip + r]), base = splat(slopes.base[skip + r]);
     vf entropy = splat(slopes.entropy[skip + r]), squares = splat(slopes.squares[skip + r]);
     REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
       int64_t at = r * PANEL + c * LANES;
-      vf x = maximum(splat(LEAST - 1.0f), load(scores + at) - m - rest);
+      vf x = maximum(splat(LEAST - 1.0f), (load(scores + at) - m) * steepness - rest);
       vf p = power2(x);
       vf d = p * (load(slope + at) + base + entropy * x + squares * p);
       if (BLOCKS) {
@@ -120,7 +123,7 @@ static inline void combine(const Slopes& slopes, int64_t skip, int64_t count, co
 
 // The slope of softcap · tanh(score / softcap), from the product before it.
 static inline void fill_cap(const RegardCall& call, const float* products, int64_t count, float* cap) {
-  vf inverse = splat((float)(1 / call.softcap));
+  vf inverse = splat((float)(call.scale / call.softcap));
   for (int64_t x = 0; x < count * PANEL; x += LANES) {
     vf bent = hyperbolic_tangent(load(products + x) * inverse);
     store(cap + x, splat(1.0f) - bent * bent);
@@ -149,8 +152,8 @@ static inline void pull_tile(const PullTask& task, const Head& head, const PullP
   if (kind == SOME && !allowed_rows(head, keys, &queries, bits)) return;
   int64_t skip = (queries.first - slopes->queries.first) / queries.step, count = queries.count;
   Runs runs = runs_of(count, keys.count, kind == SOME ? bits : nullptr);
-  Rows query = from(tile.query, skip), output = from(tile.output, skip), clean_output = from(tile.clean_output, skip);
-  score_runs(runs, query.data, query.stride, panel.key, call.dim, tile.p);
+  Rows output = from(tile.output, skip), clean_output = from(tile.clean_output, skip);
+  products_again(head, tile.again, runs, keys, panel.key, skip, count, tile.p);
   if (call.softcap != 0) fill_cap(call, tile.p, count, tile.cap);
   bool blocks = settle_scores(head, keys, queries, kind, tile.p, bits, tile.extra);
   aim(slopes, keys, queries, skip, tile.slope_space);
@@ -179,15 +182,11 @@ static inline void pull_tile(const PullTask& task, const Head& head, const PullP
   }
 }
 
-// Reads a tile of queries. They are scaled, not the keys, as in the first fold: so its scores come out again, bit for bit.
-static inline void start_tile(const PullTask& task, const Head& head, Span queries, QueryTile* tile, Slopes* slopes) {
-  const RegardCall& call = *task.call;
-  Rows query = rows_of(call.query, call.type, task.batch, head.head, queries.first - call.offset, queries.step,
-                       queries.count, call.dim, tile->query_space);
-  float factor = head.factor();
-  for (int64_t r = 0; r < queries.count; r++)
-    for (int64_t d = 0; d < call.dim; d++) tile->scaled_space[r * call.dim + d] = query.data[r * query.stride + d] * factor;
-  tile->query = {tile->scaled_space, call.dim};
+// Reads a tile of queries.
+static inline void start_tile(const Head& head, Span queries, QueryTile* tile, Slopes* slopes) {
+  const RegardCall& call = *head.call;
+  read_queries(head, queries, &tile->again);
+  Rows query = queries_in_float(head, queries, tile->query_space);
   tile->clean_query = cleaned(query, queries.count, call.dim, tile->clean_space);
   start_slopes(head, queries, slopes, tile->slope_space);
   tile->output = {slopes->rows, slopes->stride};
@@ -211,7 +210,7 @@ static inline void pull_head(const PullTask& task, const PullPanel* panels, int6
   int64_t begin, end;
   Tile kind;
   while (walk.next(&begin, &end, &kind)) {
-    start_tile(task, head, {all.first + begin * all.step, all.step, end - begin}, tile, &slopes);
+    start_tile(head, {all.first + begin * all.step, all.step, end - begin}, tile, &slopes);
     for (int64_t p = 0; p < used; p++) {
       Walk own(head, panels[p].keys, all, 0, 0);
       Tile here = kind == ALL ? ALL : own.ask(begin, end);
@@ -244,11 +243,13 @@ static inline void run_pull(const PullTask& task, void* scratch) {
   int64_t used = (task.count + PANEL - 1) / PANEL, group = call.heads / call.kv_heads;
   __builtin_memset(tile.p, 0, sizeof(float) * (TILE + TURNED) * PANEL);  // vectors that no run needs are never written
   __builtin_memset(tile.slope, 0, sizeof(float) * (TILE + TURNED) * PANEL);
+  if (needs_tiles(call)) amx_begin();
   for (int64_t p = 0; p < used; p++) {
     int64_t left = task.count - p * PANEL;
     start_pull_panel(task, task.first + p * PANEL, left < PANEL ? left : PANEL, &panels[p], rows);
   }
   for (int64_t h = task.kv_head * group; h < (task.kv_head + 1) * group; h++) pull_head(task, panels, used, h, &tile);
+  if (needs_tiles(call)) amx_end();
   Lanes scale, one;
   for (int64_t x = 0; x < PANEL; x++) { scale[x] = (float)call.scale; one[x] = 1; }
   for (int64_t p = 0; p < used; p++) {

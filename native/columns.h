@@ -1,7 +1,8 @@
-// The second fold: what belongs to the key. Lanes are keys, rows queries, and the rows' lse is known, so every tile is
-// finished at once: its weights are added (or maximised) into received mass and the cells of the map.
+// The second fold: what belongs to the key. Lanes are keys, rows queries, and the rows' m and l are known, so every tile is
+// finished at once: its weights are added (or maximized) into received mass and the cells of the map.
 // Works on any mask of a call; the arrays it adds to are zero at the start.
 #pragma once
+#include "again.h"
 #include "plan.h"
 
 namespace REGARD_ISA {
@@ -29,7 +30,7 @@ struct KeyPanel {
   int64_t cell_row;               // on the absolute grid
 };
 
-// Neighbouring lanes joined; the lower half holds the result.
+// Neighboring lanes joined; the lower half holds the result.
 template <class Join>
 REGARD_INLINE vf join_pairs(vf x, Join join) {
 #if REGARD_LANES == 16
@@ -43,22 +44,29 @@ REGARD_INLINE vf join_pairs(vf x, Join join) {
 #endif
 }
 
-// Sum and largest of the weights 2^(score − held) of each lane, over rows [begin, end) of a tile; held is the row's
-// lse · log2 e. `bits` may be null: all pairs are allowed. A NaN reaches the sum alone.
-static inline void weigh(const float* scores, const float* held, const uint64_t* bits, const Runs& runs, int64_t begin,
-                         int64_t end, float* total, float* peak) {
+// The largest score of each row of a tile, in units of the scores, and log2 l with what rounding took from m. Apart: their
+// sum would be rounded at the size of m, and all weights of a row with it.
+struct Held {
+  float m[TILE], rest[TILE], slope;
+};
+
+// Sum and largest of the weights 2^(slope · (score − m) − log2 l) of each lane, over rows [begin, end) of a tile. `bits` may
+// be null: all pairs are allowed. A NaN reaches the sum alone.
+static inline void weigh(const float* scores, const Held& held, int64_t skip, const uint64_t* bits, const Runs& runs,
+                         int64_t begin, int64_t end, float* total, float* peak) {
+  const float *m = held.m + skip, *rest = held.rest + skip;
+  vf slope = splat(held.slope);
   for (int c = 0; c < PANEL_VECTORS; c++) {
     vf sum = {}, top = {};
     int64_t first = begin > runs.from[c] ? begin : runs.from[c], last = end < runs.to[c] ? end : runs.to[c];
     for (int64_t j = first; j < last; j++) {
-      vf below = maximum((vf){}, splat(held[j]) - load(scores + j * PANEL + c * LANES));  // no weight is above 1
-      vf p = power2(-below);
+      vf p = power2((load(scores + j * PANEL + c * LANES) - splat(m[j])) * slope - splat(rest[j]));
       if (bits) p = keep(bits[j] >> (c * LANES), p, (vf){});
       sum += p;
       top = maximum(top, p);
     }
     store(total + c * LANES, sum);
-    store(peak + c * LANES, top);
+    store(peak + c * LANES, select(top > splat(1), splat(1), top));  // no weight is above 1, but log2 l was rounded
   }
 }
 
@@ -69,7 +77,7 @@ REGARD_INLINE void add_cell(float total, float peak, float* to_total, float* to_
   *to_peak = (peak > *to_peak ? peak : *to_peak) + (sum - sum);  // no branch: which is larger cannot be foretold
 }
 
-// The same for neighbouring cells. Not whole vectors: a cell past the last belongs to another task.
+// The same for neighboring cells. Not whole vectors: a cell past the last belongs to another task.
 static inline void add_cells(const float* total, const float* peak, int64_t count, float* to_total, float* to_peak) {
   typedef float four __attribute__((vector_size(16), aligned(4)));
   int64_t i = 0;
@@ -135,7 +143,7 @@ static inline void add_to_cells(const ColumnsTask& task, KeyPanel* panel, int64_
 }
 
 // Folds a tile of finished scores: row by row of cells where there is a map, whole where there is none.
-static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const float* scores, const float* held,
+static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const float* scores, const Held& held, int64_t skip,
                                 const uint64_t* bits, const Runs& runs, Span queries) {
   Lanes total, peak, sum = {}, top = {};
   for (int64_t r = 0; r < queries.count;) {
@@ -146,7 +154,7 @@ static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const 
       int64_t inside = ((row + 1) * ((int64_t)1 << task.shift) - at + queries.step - 1) / queries.step;
       count = inside < count ? inside : count;
     }
-    weigh(scores, held, bits, runs, r, r + count, total, peak);
+    weigh(scores, held, skip, bits, runs, r, r + count, total, peak);
     if (task.out->total) add_to_cells(task, panel, row, total, peak);
     for (int64_t x = 0; x < PANEL; x += LANES) {
       store(sum + x, load(sum + x) + load(total + x));
@@ -170,12 +178,9 @@ static inline void take_key_panels(const RegardCall& call, Space* space, KeyPane
 }
 
 static inline void start_key_panel(const ColumnsTask& task, KeyPanel* panel, Span keys, float* rows_space) {
-  const RegardCall& call = *task.call;
   panel->keys = keys;
   panel->cell_row = task.query_begin >> task.shift;
-  Rows rows = rows_of(call.key, call.type, task.head.batch, task.head.kv_head, keys.first, keys.step, keys.count,
-                      call.dim, rows_space);
-  pack_panel(rows.data, rows.stride, keys.count, call.dim, task.head.factor(), panel->packed);
+  pack_keys(task.head, keys, panel->packed, rows_space);
   for (int64_t x = 0; x < PANEL; x++) {
     panel->received[x] = 0;
     panel->largest[x] = panel->cell_total[x] = panel->cell_peak[x] = 0;
@@ -192,39 +197,50 @@ static inline void finish_key_panel(const ColumnsTask& task, KeyPanel* panel) {
   }
 }
 
+// What is known of a tile's rows. An empty row has m = ∞, so that nothing is left of its weights, whatever its scores are.
+static inline void read_held(const ColumnsTask& task, Span queries, Held* held) {
+  int64_t head = task.head.batch * task.call->heads + task.head.head, at = head * task.call->queries - task.call->offset;
+  double unit = task.head.unit();
+  held->slope = task.head.slope();
+  for (int64_t r = 0; r < queries.count; r++) {
+    int64_t row = at + queries.first + r * queries.step;
+    double m = task.out->m[row], log_l = task.out->log_l[row] / LN2_EXACT;
+    float score = (float)(m / unit);
+    bool empty = log_l == -INF;
+    held->m[r] = empty ? INF : score;
+    held->rest[r] = empty ? 0 : (float)(log_l + rounded_off(m, score, unit));
+  }
+}
+
 // The queries `begin ≤ i < end` of a residue class against one block of keys, packed as panels.
 static inline void fold_keys(const ColumnsTask& task, KeyPanel* panels, int64_t used, Span block, Span queries,
                              int64_t begin, int64_t end, Space space) {
   const RegardCall& call = *task.call;
-  float* queries_space = space.take<float>(TILE * call.dim);
+  Again again;
+  take_again(call, &space, &again);
   float* scores = space.take<float>(TILE * PANEL);
   float* extra = space.take<float>(SCORE_SPACE);
-  const double* lse = task.out->lse + (task.head.batch * call.heads + task.head.head) * call.queries - call.offset;
   uint64_t allowed_bits[TILE];
   __builtin_memset(scores, 0, sizeof(float) * TILE * PANEL);  // lanes past the last key are never written
-  float held[TILE];
+  Held held;
   Walk walk(task.head, block, queries, begin, end);
   Tile kind;
   while (walk.next(&begin, &end, &kind)) {
-    int64_t first = queries.first + begin * queries.step;
-    Rows query = rows_of(call.query, call.type, task.head.batch, task.head.head, first - call.offset, queries.step,
-                         end - begin, call.dim, queries_space);
-    for (int64_t r = 0; r < end - begin; r++) {
-      double x = lse[first + r * queries.step];
-      held[r] = x == -INF ? INF : (float)(x / LN2_EXACT);  // nothing is left of an empty row: 2^(−inf) is 0
-    }
+    Span whole = {queries.first + begin * queries.step, queries.step, end - begin};
+    read_queries(task.head, whole, &again);
+    read_held(task, whole, &held);
     for (int64_t p = 0; p < used; p++) {
       KeyPanel* panel = &panels[p];
       Walk own(task.head, panel->keys, queries, 0, 0);
       Tile here = kind == ALL ? ALL : own.ask(begin, end);
       if (here == NONE) continue;
-      Span tile = {queries.first + begin * queries.step, queries.step, end - begin};
+      Span tile = whole;
       if (here == SOME && !allowed_rows(task.head, panel->keys, &tile, allowed_bits)) continue;
-      int64_t a = (tile.first - queries.first) / queries.step;
+      int64_t skip = (tile.first - whole.first) / queries.step;
       Runs runs = runs_of(tile.count, panel->keys.count, here == SOME ? allowed_bits : nullptr);
-      score_runs(runs, query.data + (a - begin) * query.stride, query.stride, panel->packed, call.dim, scores);
+      products_again(task.head, again, runs, panel->keys, panel->packed, skip, tile.count, scores);
       bool blocks = settle_scores(task.head, panel->keys, tile, here, scores, allowed_bits, extra);
-      fold_columns(task, panel, scores, held + (a - begin), blocks ? allowed_bits : nullptr, runs, tile);
+      fold_columns(task, panel, scores, held, skip, blocks ? allowed_bits : nullptr, runs, tile);
     }
   }
 }
@@ -234,7 +250,9 @@ static inline int64_t columns_space(const RegardCall& call) {
   Space space = {nullptr, 0};
   take_key_panels(call, &space, panels);
   space.take<float>(PANEL * call.dim);
-  space.take<float>(TILE * call.dim + TILE * PANEL + SCORE_SPACE);
+  Again again;
+  take_again(call, &space, &again);
+  space.take<float>(TILE * PANEL + SCORE_SPACE);
   return space.used + 1024;
 }
 
@@ -250,6 +268,7 @@ static inline void run_columns(const ColumnsTask& task, void* scratch) {
   KeyPanel panels[PANELS];
   take_key_panels(call, &space, panels);
   float* rows_space = space.take<float>(PANEL * call.dim);
+  if (needs_tiles(call)) amx_begin();
   for (int64_t residue = 0; residue < task.step; residue++) {
     Span queries = queries_of(call, task.step, residue, 0, queries_in(call, task.step, residue));
     int64_t begin = places_below(task.query_begin, queries.first, task.step);
@@ -267,6 +286,7 @@ static inline void run_columns(const ColumnsTask& task, void* scratch) {
       for (int64_t p = 0; p < used; p++) finish_key_panel(task, &panels[p]);
     }
   }
+  if (needs_tiles(call)) amx_end();
 }
 
 // How keys and queries of one part of the mask are cut into tasks: along cells, so that none is shared.

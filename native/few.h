@@ -51,13 +51,11 @@ static inline void start_few(const RowsTask& task, const Few& few, float* space)
   const RegardWant& want = *task.want;
   const Panel& lanes = few.lanes;
   int64_t width = padded(call.dim), numbers = want.output ? few.rows * padded(call.value_dim) : 0;
-  for (int64_t i = 0; i < few.rows * width; i++) few.packed[i] = 0;
   for (int64_t h = 0; h < few.heads; h++) {
     Rows rows = rows_of(call.query, call.type, task.head.batch, task.head.head + h, few.queries.first - call.offset,
                         task.step, task.count, call.dim, space);
     for (int64_t r = 0; r < task.count; r++)
-      for (int64_t d = 0; d < call.dim; d++)
-        few.packed[(h * task.count + r) * width + place(d, call.dim)] = rows.data[r * rows.stride + d] * task.head.factor();
+      spread_row(rows.data + r * rows.stride, call.dim, few.packed + (h * task.count + r) * width);
   }
   for (int64_t i = 0; i < numbers; i++) few.o[i] = 0;
   for (int64_t i = 0; i < SUMS * PANEL; i++) few.sums[i] = (vf){};
@@ -74,7 +72,7 @@ static inline void start_few(const RowsTask& task, const Few& few, float* space)
 // A larger score of row x, the first of its value at row `at` of the residue class: earlier sums are rescaled.
 static inline void raise(const RegardWant& want, int64_t wide_value, const Few& few, int64_t x, float top, int64_t at) {
   const Panel& lanes = few.lanes;
-  double shift = lanes.m[x] == -INF ? 0 : (double)lanes.m[x] - top;
+  double shift = lanes.m[x] == -INF ? 0 : ((double)lanes.m[x] - top) * lanes.slope;
   double factor = lanes.m[x] == -INF ? 0 : power2(splat((float)shift))[0];
   lanes.m[x] = top;
   if (want.top == 1) {
@@ -105,12 +103,12 @@ static inline void keep_row_top(const Panel& lanes, int64_t top, int64_t x, cons
   }
 }
 
-// p = 2^(score − m) in place, and its sums, the moments about the middle of the tile.
-REGARD_INLINE void exponentiate_row(float* scores, int64_t count, float m, vf* sums) {
+// p = 2^(slope · (score − m)) in place, and its sums, the moments about the middle of the tile.
+REGARD_INLINE void exponentiate_row(float* scores, int64_t count, float m, float slope, vf* sums) {
   vf l = {}, u = {}, r = {}, first = {}, second = {};
   vf at = ramp() - splat((float)(count / 2));
   for (int v = 0; v < TILE_VECTORS; v++, at += splat((float)LANES)) {
-    vf x = maximum(splat(LEAST - 1.0f), load(scores + v * LANES) - splat(m));
+    vf x = maximum(splat(LEAST - 1.0f), (load(scores + v * LANES) - splat(m)) * splat(slope));
     vf p = power2(x), moment = p * at;
     store(scores + v * LANES, p);
     l += p;
@@ -140,10 +138,10 @@ static inline void add_row_columns(const RegardWant& want, const Few& few, int64
   double* c = few.lanes.c + x;
   const float* totals = few.totals + SUMS * x;
   int64_t query = few.queries.first + x % few.queries.count * few.queries.step;
-  double centre = (double)(keys.first + keys.count / 2 * keys.step), step = (double)keys.step;
-  double l = totals[0], first = step * totals[3], second = step * step * totals[4], moment = first + centre * l;
+  double center = (double)(keys.first + keys.count / 2 * keys.step), step = (double)keys.step;
+  double l = totals[0], first = step * totals[3], second = step * step * totals[4], moment = first + center * l;
   if (want.position >= 0) c[want.position * PANEL] += moment;
-  if (want.square >= 0) c[want.square * PANEL] += second + centre * (first + moment);
+  if (want.square >= 0) c[want.square * PANEL] += second + center * (first + moment);
   if (want.distance >= 0) {
     uint64_t after = mask_program::stretch(keys, query + 1, keys.first + keys.count * keys.step);
     uint64_t all = mask_program::below(keys.count);
@@ -185,7 +183,7 @@ static inline void fold_few(const RowsTask& task, const Few& few, float* scores,
       while (row[j] != top) j++;
       raise(want, wide_value, few, x, top, begin + j);
     }
-    exponentiate_row(row, keys.count, few.lanes.m[x] == -INF ? 0 : few.lanes.m[x], few.sums + SUMS * x);
+    exponentiate_row(row, keys.count, few.lanes.m[x] == -INF ? 0 : few.lanes.m[x], few.lanes.slope, few.sums + SUMS * x);
   }
   for (int64_t i = 0; i < SUMS * few.rows; i += LANES) store(few.totals + i, sum_each(few.sums + i));
   uint64_t groups[MOST_COLUMNS];
@@ -317,6 +315,7 @@ static inline void run_few_of(const RowsTask& task, int64_t heads, void* scratch
   few.heads = heads;
   few.rows = heads * task.count;
   few.queries = queries_of(*task.call, task.step, task.residue, task.first, task.count);
+  few.lanes.slope = task.head.slope();
   take_few(*task.call, *task.want, &space, &few);
   float* queries_space = space.take<float>(PANEL * task.call->dim);
   for (bool careful = false;; careful = true) {

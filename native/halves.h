@@ -19,7 +19,7 @@ REGARD_BF16 static inline __attribute__((always_inline)) vf add_pairs(vf total, 
 
 template <int ROWS>
 REGARD_BF16 static inline __attribute__((always_inline)) void half_rows(const uint16_t* rows, int64_t stride,
-                                                                        const uint32_t* panel, int64_t pairs, vf factor,
+                                                                        const uint32_t* panel, int64_t pairs,
                                                                         float* scores) {
   vf total[ROWS][PANEL_VECTORS];
   REGARD_UNROLL for (int r = 0; r < ROWS; r++) REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) total[r][c] = (vf){};
@@ -32,7 +32,7 @@ REGARD_BF16 static inline __attribute__((always_inline)) void half_rows(const ui
     }
   }
   REGARD_UNROLL for (int r = 0; r < ROWS; r++)
-    REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) store(scores + r * PANEL + c * LANES, total[r][c] * factor);
+    REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) store(scores + r * PANEL + c * LANES, total[r][c]);
 }
 
 template <int ROWS>
@@ -54,18 +54,28 @@ REGARD_BF16 static inline __attribute__((always_inline)) void half_sums(const ui
     REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) store(sums + r * PANEL + c * LANES, total[r][c]);
 }
 
-// scores[count][PANEL] = factor · rows · panel, the rows in place.
+// Numbers of 16 bits that `score_halves` may write to `tail`.
+static inline int64_t tail_size(int64_t dim) { return 2 * AMX_ROWS * dim; }
+
+// scores[count][PANEL] = rows · panel, the rows in place. How a product is summed depends on the width alone, never on
+// its place among the rows, so that every fold finds the same bits: the last rows go through tiles too. Of the scores
+// room for 2 · AMX_ROWS rows is written to.
 REGARD_BF16 static inline void score_halves(bool tiles, const uint16_t* rows, int64_t stride, int64_t count,
-                                            const uint32_t* panel, int64_t dim, float factor, float* scores) {
+                                            const uint32_t* panel, int64_t dim, uint16_t* tail, float* scores) {
+  constexpr int64_t ROWS = 2 * AMX_ROWS;
   int64_t r = 0;
-  vf scale = splat(factor);
-  if (tiles && dim % AMX_DEPTH == 0)
-    for (; r + 2 * AMX_ROWS <= count; r += 2 * AMX_ROWS) {
-      amx_scores(rows + r * stride, stride, panel, dim / 2, scores + r * PANEL);
-      for (int64_t x = r * PANEL; x < (r + 2 * AMX_ROWS) * PANEL; x += LANES) store(scores + x, load(scores + x) * scale);
+  if (tiles && dim % AMX_DEPTH == 0) {
+    for (; r + ROWS <= count; r += ROWS) amx_scores(rows + r * stride, stride, panel, dim / 2, scores + r * PANEL);
+    if (r < count && r > 0) {
+      amx_scores(rows + (count - ROWS) * stride, stride, panel, dim / 2, scores + (count - ROWS) * PANEL);
+    } else if (r < count) {
+      for (int64_t i = 0; i < ROWS; i++) __builtin_memcpy(tail + i * dim, rows + (i < count ? i : 0) * stride, 2 * (size_t)dim);
+      amx_scores(tail, dim, panel, dim / 2, scores);
     }
-  for (; r + 8 <= count; r += 8) half_rows<8>(rows + r * stride, stride, panel, dim / 2, scale, scores + r * PANEL);
-  for (; r < count; r++) half_rows<1>(rows + r * stride, stride, panel, dim / 2, scale, scores + r * PANEL);
+    return;
+  }
+  for (; r + 8 <= count; r += 8) half_rows<8>(rows + r * stride, stride, panel, dim / 2, scores + r * PANEL);
+  for (; r < count; r++) half_rows<1>(rows + r * stride, stride, panel, dim / 2, scores + r * PANEL);
 }
 
 // sums[width][PANEL] = sums · factor + columns · weights, where columns[width][TILE / 2] and weights[·][PANEL] are pairs of
@@ -87,6 +97,9 @@ REGARD_BF16 static inline void add_halves(bool tiles, const uint32_t* columns, c
   for (; d < width; d++) half_sums<1>(columns + d * TILE / 2, weights, pairs, factor, sums + d * PANEL);
 }
 
+// Pairs are stored as the integers that they are read as: a compiler may take a float for something else, and move it.
+static inline void store_pairs(uint32_t* to, vf pairs) { *(vi*)to = (vi)pairs; }
+
 // panel[pair][lane] of `count` rows of pairs; 0 in the lanes that are left.
 static inline void pack_pairs(const uint16_t* rows, int64_t stride, int64_t count, int64_t pairs, uint32_t* panel) {
   for (int c = 0; c < PANEL_VECTORS; c++)
@@ -100,7 +113,7 @@ static inline void pack_pairs(const uint16_t* rows, int64_t stride, int64_t coun
         x[r] = (vf)row;
       }
       transpose(x);
-      for (int64_t i = 0; i < LANES && d + i < pairs; i++) store((float*)panel + (d + i) * PANEL + c * LANES, x[i]);
+      for (int64_t i = 0; i < LANES && d + i < pairs; i++) store_pairs(panel + (d + i) * PANEL + c * LANES, x[i]);
     }
 }
 
@@ -121,7 +134,7 @@ static inline void turn_values(const uint16_t* values, int64_t stride, int64_t c
         x[r] = (vf)pair;
       }
       transpose(x);
-      for (int64_t i = 0; i < LANES && d + i < width; i++) store((float*)columns + (d + i) * TILE / 2 + j, x[i]);
+      for (int64_t i = 0; i < LANES && d + i < width; i++) store_pairs(columns + (d + i) * TILE / 2 + j, x[i]);
     }
 }
 
@@ -143,7 +156,8 @@ static inline void round_weights(const float* weights, int64_t count, uint32_t* 
 #else  // never called: the library offers bfloat16 products with AVX-512 only
 
 namespace REGARD_ISA {
-static inline void score_halves(bool, const uint16_t*, int64_t, int64_t, const uint32_t*, int64_t, float, float*) {}
+static inline int64_t tail_size(int64_t) { return 0; }
+static inline void score_halves(bool, const uint16_t*, int64_t, int64_t, const uint32_t*, int64_t, uint16_t*, float*) {}
 static inline void add_halves(bool, const uint32_t*, const uint32_t*, int64_t, int64_t, const float*, float*) {}
 static inline void pack_pairs(const uint16_t*, int64_t, int64_t, int64_t, uint32_t*) {}
 static inline void turn_values(const uint16_t*, int64_t, int64_t, int64_t, uint32_t*) {}

@@ -1,5 +1,5 @@
 // Mask programs: what a mask of the algebra allows on a tile, read from flat integers.
-// Knows the operators and asks the leaves; nothing of scores. engines/native/program.py writes the programs.
+// Knows the operators and asks the leaves; nothing of scores. engines/native/mask_program.py writes the programs.
 #pragma once
 #include "mask_leaves.h"
 

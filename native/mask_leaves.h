@@ -1,6 +1,6 @@
 // The leaves of mask programs: for each, what holds on a tile (`classify_…`) and which pairs of it are allowed
 // (`allowed_…`: a word for each row, a bit for each lane; bits past the last lane may be anything).
-// Knows what the numbers of a leaf mean; engines/native/program.py writes them. Knows no operators.
+// Knows what the numbers of a leaf mean; engines/native/mask_program.py writes them. Knows no operators.
 #pragma once
 #include "span.h"
 

@@ -7,6 +7,7 @@ namespace REGARD_ISA {
 
 constexpr int64_t PANELS = 4;       // panels in a block: a tile of keys is read once for all of them
 constexpr int64_t MOST_COLUMNS = 64;  // linear columns, groups included
+constexpr int64_t MOST_TOP = 1024;    // largest scores
 
 struct RowsTask {
   const RegardCall* call;
@@ -18,8 +19,13 @@ struct RowsTask {
   RegardState state;          // where the result goes
   int64_t row_stride, chunk;  // row i of the call lies at i · row_stride + chunk
   bool add;                   // merge with what is there
-  bool halves;                // products of pairs of bfloat16 numbers
+  bool careful;               // look for values that are not finite
 };
+
+// Whether products of a wide call are those of pairs of bfloat16 numbers.
+static inline bool in_halves(const RegardCall& call) {
+  return call.halves && call.type == REGARD_BFLOAT16 && call.dim % 2 == 0;
+}
 
 // Values with 0 for NaN and inf, which a weight of 0 does not silence.
 static inline void clean(Rows values, int64_t count, int64_t width, float* to) {
@@ -64,15 +70,16 @@ static inline void start_panel(const RowsTask& task, Panel* panel, int64_t first
   const RegardCall& call = *task.call;
   const RegardWant& want = *task.want;
   panel->queries = queries_of(call, task.step, task.residue, first, count);
+  panel->slope = task.head.slope();
   int64_t row = panel->queries.first - call.offset;
-  if (task.halves) {
+  if (in_halves(call)) {
     pack_pairs(halves_of(call.query, task.head.batch, task.head.head, row), task.step * call.query.row, count, call.dim / 2,
                (uint32_t*)panel->packed);
   } else {
     Rows rows = rows_of(call.query, call.type, task.head.batch, task.head.head, row, task.step, count, call.dim, rows_space);
-    pack_panel(rows.data, rows.stride, count, call.dim, task.head.factor(), panel->packed);
+    pack_panel(rows.data, rows.stride, count, call.dim, 1, panel->packed);
   }
-  if (want.output) __builtin_memset(panel->o, 0, sizeof(float) * (size_t)(call.value_dim * PANEL));
+  if (want.output) __builtin_memset(panel->o, 0, sizeof(float) * (__SIZE_TYPE__)(call.value_dim * PANEL));
   for (int64_t i = 0; i < want.columns * PANEL; i++) panel->c[i] = 0;
   for (int64_t i = 0; i < want.top * PANEL; i++) { panel->top_scores[i] = -INF; panel->top_keys[i] = NO_KEY; }
   for (int64_t x = 0; x < PANEL; x++) {
@@ -98,18 +105,19 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
   const RegardCall& call = *task.call;
   const RegardWant& want = *task.want;
   Lanes own, other;
+  double unit = task.head.unit();
   int64_t origin = (task.head.batch * call.heads + task.head.head) * call.queries + panel->queries.first - call.offset;
   for (int64_t x = 0; x < PANEL; x++) {
     own[x] = other[x] = 1;
     if (x >= panel->queries.count) continue;
-    double m = panel->l[x] != panel->l[x] ? __builtin_nan("") : panel->m[x] * LN2_EXACT;
+    double m = panel->l[x] != panel->l[x] ? __builtin_nan("") : panel->m[x] * unit;
     double l = panel->l[x], u = panel->u[x] * LN2_EXACT, r = panel->r[x], c[MOST_COLUMNS];
     for (int64_t i = 0; i < want.columns; i++) c[i] = panel->c[i * PANEL + x];
-    if (want.top > 1) for (int64_t i = 0; i < want.top; i++) panel->top_scores[x * want.top + i] = (float)(panel->top_scores[x * want.top + i] * LN2_EXACT);
-    float best = (float)(panel->best[x] * LN2_EXACT);
+    double best[MOST_TOP];
+    for (int64_t i = 0; i < want.top; i++) best[i] = (want.top == 1 ? panel->best[x] : panel->top_scores[x * want.top + i]) * unit;
     int64_t best_key = panel->best[x] == -INF ? NO_KEY : task.residue + task.step * panel->best_row[x];
     Row from = {&m, &l, want.entropy ? &u : nullptr, want.squares ? &r : nullptr, c, nullptr, &panel->count[x],
-                want.top == 1 ? &best : panel->top_scores + x * want.top,
+                best,
                 want.top == 1 ? &best_key : panel->top_keys + x * want.top};
     Row to = row_of(task.state, (origin + x * task.step) * task.row_stride + task.chunk, want.columns, call.value_dim, want.top);
     if (task.add) merge(to, from, want.columns, want.top, &own[x], &other[x]);
@@ -126,6 +134,7 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
 struct BlockSpace {
   float *keys, *values, *clean, *scores, *extra;
   uint32_t *columns, *pairs;  // values turned and weights rounded, as pairs of bfloat16 numbers
+  uint16_t* tail;
 };
 static inline BlockSpace take_block(const RegardCall& call, Space* space) {
   BlockSpace block;
@@ -136,12 +145,23 @@ static inline BlockSpace take_block(const RegardCall& call, Space* space) {
   block.extra = space->take<float>(SCORE_SPACE);
   block.columns = space->take<uint32_t>(TILE / 2 * call.value_dim);
   block.pairs = space->take<uint32_t>(TILE / 2 * PANEL);
+  block.tail = space->take<uint16_t>(in_halves(call) ? tail_size(call.dim) : 0);
   return block;
+}
+
+// Adds a tile's values under its weights.
+static inline void add_values(const RowsTask& task, const Panel& panel, const Runs& runs, Rows values, int64_t count,
+                              const uint64_t* bits, bool blocks, const float* factor, const BlockSpace& space) {
+  int64_t width = task.call->value_dim;
+  if (!task.careful) return add_runs(runs, values.data, values.stride, space.scores, width, factor, panel.o);
+  clean(values, count, width, space.clean);
+  add_runs(runs, space.clean, width, space.scores, width, factor, panel.o);
+  add_broken(values, count, width, space.scores, bits, blocks, panel.o);
 }
 
 // One panel against one tile of keys [begin, end), whose keys and values are at hand in float32.
 static inline void fold_panel(const RowsTask& task, const Panel& panel, Span keys, int64_t begin, int64_t end, Tile kind,
-                              Rows key, Rows value, bool careful, const BlockSpace& space) {
+                              Rows key, Rows value, const BlockSpace& space) {
   const RegardCall& call = *task.call;
   const RegardWant& want = *task.want;
   uint64_t bits[TILE];
@@ -156,18 +176,12 @@ static inline void fold_panel(const RowsTask& task, const Panel& panel, Span key
   fold_tile(want, task.head.batch, panel, space.scores, a, tile, runs, factor);
   if (!want.output) return;
   Rows mine = {value.data + (a - begin) * value.stride, value.stride};
-  if (careful) {
-    clean(mine, tile.count, call.value_dim, space.clean);
-    add_runs(runs, space.clean, call.value_dim, space.scores, call.value_dim, factor, panel.o);
-    add_broken(mine, tile.count, call.value_dim, space.scores, bits, blocks, panel.o);
-  } else {
-    add_runs(runs, mine.data, mine.stride, space.scores, call.value_dim, factor, panel.o);
-  }
+  add_values(task, panel, runs, mine, tile.count, bits, blocks, factor, space);
 }
 
-// The same in pairs of bfloat16 numbers; space.columns holds the tile's values.
+// The same in pairs of bfloat16 numbers; space.columns holds the tile's values, or `value` in a careful pass.
 static inline void fold_panel_halves(const RowsTask& task, const Panel& panel, Span keys, int64_t begin, int64_t end, Tile kind,
-                                     const BlockSpace& space) {
+                                     Rows value, const BlockSpace& space) {
   const RegardCall& call = *task.call;
   const RegardWant& want = *task.want;
   uint64_t bits[TILE], seen = 0;
@@ -180,17 +194,18 @@ static inline void fold_panel_halves(const RowsTask& task, const Panel& panel, S
   }
   Runs runs = runs_of(tile.count, panel.queries.count, kind == SOME ? bits : nullptr);
   score_halves(call.halves > 1, halves_of(call.key, task.head.batch, task.head.kv_head, tile.first), keys.step * call.key.row,
-               tile.count, (const uint32_t*)panel.packed, call.dim, task.head.factor(), space.scores);
+               tile.count, (const uint32_t*)panel.packed, call.dim, space.tail, space.scores);
   bool blocks = settle_scores(task.head, panel.queries, tile, kind, space.scores, bits, space.extra);
   if (want.count) add_count(panel, bits, tile.count, runs, blocks);
   fold_tile(want, task.head.batch, panel, space.scores, begin, tile, runs, factor);
   if (!want.output) return;
+  if (task.careful) return add_values(task, panel, runs, value, tile.count, bits, blocks, factor, space);
   round_weights(space.scores, tile.count, space.pairs);
   add_halves(call.halves > 1, space.columns, space.pairs, tile.count, call.value_dim, factor, panel.o);
 }
 
-// One pass of a block over its keys; `careful` looks for values that are not finite.
-static inline void fold_block(const RowsTask& task, Panel* panels, int64_t used, bool careful, Space space) {
+// One pass of a block over its keys.
+static inline void fold_block(const RowsTask& task, Panel* panels, int64_t used, Space space) {
   const RegardCall& call = *task.call;
   const Head& head = task.head;
   BlockSpace scratch = take_block(call, &space);
@@ -200,23 +215,23 @@ static inline void fold_block(const RowsTask& task, Panel* panels, int64_t used,
   Walk walk(head, block, keys, task.begin, task.end);
   int64_t begin, end;
   Tile kind;
+  bool halves = in_halves(call), pairs = halves && !task.careful;
   while (walk.next(&begin, &end, &kind)) {
     int64_t first = keys.first + begin * keys.step, count = end - begin;
     Rows key = {}, value = {};
-    if (!task.halves) {
+    if (!halves)
       key = rows_of(call.key, call.type, head.batch, head.kv_head, first, keys.step, count, call.dim, scratch.keys);
-      if (task.want->output)
-        value = rows_of(call.value, call.type, head.batch, head.kv_head, first, keys.step, count, call.value_dim, scratch.values);
-    } else if (task.want->output) {
+    if (task.want->output && pairs)
       turn_values(halves_of(call.value, head.batch, head.kv_head, first), keys.step * call.value.row, count, call.value_dim,
                   scratch.columns);
-    }
+    else if (task.want->output)
+      value = rows_of(call.value, call.type, head.batch, head.kv_head, first, keys.step, count, call.value_dim, scratch.values);
     for (int64_t p = 0; p < used; p++) {
       Walk own(head, panels[p].queries, keys, 0, 0);
       Tile here = kind == ALL ? ALL : own.ask(begin, end);
       if (here == NONE) continue;
-      if (task.halves) fold_panel_halves(task, panels[p], keys, begin, end, here, scratch);
-      else fold_panel(task, panels[p], keys, begin, end, here, key, value, careful, scratch);
+      if (halves) fold_panel_halves(task, panels[p], keys, begin, end, here, value, scratch);
+      else fold_panel(task, panels[p], keys, begin, end, here, key, value, scratch);
     }
   }
 }
@@ -241,23 +256,18 @@ static inline void run_rows(RowsTask task, void* scratch) {
   take_panels(task, &space, panels);
   float* rows_space = space.take<float>(PANEL * task.call->dim);
   int64_t used = (task.count + PANEL - 1) / PANEL;
-  bool careful = false;
-  for (;;) {
-    task.halves = !careful && task.call->halves && task.call->type == REGARD_BFLOAT16 && task.call->dim % 2 == 0;
-    if (task.halves && task.call->halves > 1) amx_begin();
+  bool tiles = in_halves(*task.call) && task.call->halves > 1;
+  for (;; task.careful = true) {
+    if (tiles) amx_begin();
     for (int64_t p = 0; p < used; p++) {
       int64_t left = task.count - p * PANEL;
       start_panel(task, &panels[p], task.first + p * PANEL, left < PANEL ? left : PANEL, rows_space);
     }
-    fold_block(task, panels, used, careful, space);
-    if (task.halves && task.call->halves > 1) amx_end();
-    bool good = careful;
-    for (int64_t p = 0; p < used && !good; p++) {
-      if (!finite(task, panels[p])) break;
-      good = p + 1 == used;
-    }
-    if (good) break;
-    careful = true;
+    fold_block(task, panels, used, space);
+    if (tiles) amx_end();
+    bool good = true;
+    for (int64_t p = 0; p < used && good; p++) good = finite(task, panels[p]);
+    if (good || task.careful) break;
   }
   for (int64_t p = 0; p < used; p++) finish_panel(task, &panels[p]);
 }

@@ -1,4 +1,5 @@
-// The scores of one tile: product, softcap, bias, mask, in units of ln 2 so that 2^score is the weight's numerator.
+// The scores of one tile: product, softcap, bias, mask. Products of numbers that small integers are stay exact, and so do
+// ties: what a score is multiplied with on its way to a power of two is left to the difference of two scores.
 // Works both ways round: lanes are queries and rows keys (first fold), or lanes are keys and rows queries.
 #pragma once
 #include "load.h"
@@ -6,6 +7,8 @@
 #include "runs.h"
 
 namespace REGARD_ISA {
+
+constexpr double LEAST_UNIT = 1e-30;  // below, differences of scores pass what a float holds
 
 // One head of a call under one of its masks, and which side lies along the lanes.
 struct Head {
@@ -15,10 +18,23 @@ struct Head {
   bool lanes_are_queries;
 
   Mask allows() const { return {mask->code, mask->tables}; }
-  bool bare() const { return call->softcap == 0 && call->bias_kind == REGARD_NO_BIAS; }
-  // What the packed side is multiplied with: ln 2 too, unless a softcap must see natural scores.
-  float factor() const { return (float)(call->softcap == 0 ? call->scale * 1.44269504088896340736 : call->scale); }
+  // Whether the product is the score, in units of `scale`. Not where scaling could pass what a float holds, or where a
+  // scale of 0 makes all scores equal.
+  bool bare() const {
+    return call->softcap == 0 && call->bias_kind == REGARD_NO_BIAS && call->scale >= LEAST_UNIT && call->scale <= 1;
+  }
+  // Nats in a unit of the scores.
+  double unit() const { return bare() ? call->scale : 1; }
+  // From a difference of scores to an exponent of two.
+  float slope() const { return (float)(unit() / LN2_EXACT); }
 };
+
+// What rounding took from m, in nats, as an exponent of two. Nothing where m is a score of the first fold times its unit,
+// but for that product's own rounding.
+static inline double rounded_off(double m, float score, double unit) {
+  double left = m - score * unit;
+  return __builtin_fabs(left) > 0x1p-50 * __builtin_fabs(m) && left - left == 0 ? left / LN2_EXACT : 0;
+}
 
 static inline Head head_of(const RegardCall* call, const RegardMask* mask, int64_t batch, int64_t head, bool lanes_are_queries) {
   return {call, mask, batch, head, head / (call->heads / call->kv_heads), lanes_are_queries};
@@ -49,17 +65,17 @@ static inline double by_distance(const Head& head, int64_t distance) {
   return call.bias[head.head * call.bias_stride[1] + held + reach];
 }
 
-// differences[lane − row + rows.count − 1] = bias · log2 e.
+// differences[lane − row + rows.count − 1] = bias.
 template <int VECTORS>
 static inline void fill_distances(const Head& head, Span lanes, Span rows, float* differences) {
   int64_t sign = head.lanes_are_queries ? -1 : 1;
   for (int64_t x = 0; x < VECTORS * LANES + rows.count - 1; x++) {
     int64_t lane_minus_row = lanes.first - rows.first + lanes.step * (x - rows.count + 1);
-    differences[x] = (float)(by_distance(head, sign * lane_minus_row) / LN2_EXACT);
+    differences[x] = (float)by_distance(head, sign * lane_minus_row);
   }
 }
 
-// biases[row][lane] · log2 e of a dense bias.
+// biases[row][lane] of a dense bias.
 template <int VECTORS>
 static inline void fill_dense(const Head& head, Span lanes, Span rows, float* biases) {
   const RegardCall& call = *head.call;
@@ -69,7 +85,7 @@ static inline void fill_dense(const Head& head, Span lanes, Span rows, float* bi
   int64_t query = queries.step * call.bias_stride[2], key = keys.step * call.bias_stride[3];
   int64_t lane = head.lanes_are_queries ? query : key, row = head.lanes_are_queries ? key : query;
   for (int64_t r = 0; r < rows.count; r++)
-    for (int64_t l = 0; l < lanes.count; l++) biases[r * VECTORS * LANES + l] = origin[l * lane + r * row] * LOG2E;
+    for (int64_t l = 0; l < lanes.count; l++) biases[r * VECTORS * LANES + l] = origin[l * lane + r * row];
   for (int64_t r = 0; r < rows.count; r++)
     for (int64_t l = lanes.count; l < VECTORS * LANES; l++) biases[r * VECTORS * LANES + l] = 0;
 }
@@ -93,10 +109,15 @@ template <int VECTORS = PANEL_VECTORS>
 static inline bool settle_scores(const Head& head, Span lanes, Span rows, Tile kind, float* scores, uint64_t* bits, float* space) {
   constexpr int64_t WIDTH = VECTORS * LANES;
   const RegardCall& call = *head.call;
+  vf scale = splat(1);
   if (call.softcap != 0) {
-    vf inverse = splat((float)(1 / call.softcap)), cap = splat((float)call.softcap * LOG2E);
+    vf inverse = splat((float)(call.scale / call.softcap)), cap = splat((float)call.softcap);
     for (int64_t x = 0; x < rows.count * WIDTH; x += LANES)
       store(scores + x, cap * hyperbolic_tangent(load(scores + x) * inverse));
+  } else if (call.bias_kind != REGARD_NO_BIAS) {
+    scale = splat((float)call.scale);
+  } else if (!head.bare()) {
+    for (int64_t x = 0; x < rows.count * WIDTH; x += LANES) store(scores + x, load(scores + x) * splat((float)call.scale));
   }
   if (call.bias_kind == REGARD_DENSE) fill_dense<VECTORS>(head, lanes, rows, space);
   else if (call.bias_kind != REGARD_NO_BIAS) fill_distances<VECTORS>(head, lanes, rows, space);
@@ -110,13 +131,13 @@ static inline bool settle_scores(const Head& head, Span lanes, Span rows, Tile k
       if (call.bias_kind != REGARD_NO_BIAS) {
         const float* from = space + (call.bias_kind == REGARD_DENSE ? r * WIDTH : rows.count - 1 - r) + c * LANES;
         vf bias = load_unaligned(from);
-        score = select(bias == splat(-INF), splat(-INF), score + bias);  // whatever the score: NaN − inf is NaN
+        score = select(bias == splat(-INF), splat(-INF), score * scale + bias);  // whatever the score: NaN − inf is NaN
+        if (call.bias_blocks) seen |= bits_of(bias != splat(-INF)) << (c * LANES);
       }
       if (kind == SOME) score = keep(mine >> (c * LANES), score, splat(-INF));
-      if (call.bias_blocks) seen |= bits_of(score != splat(-INF)) << (c * LANES);
       store(at, score);
     }
-    if (blocks) bits[r] = call.bias_blocks ? seen : mine;
+    if (blocks) bits[r] = call.bias_blocks ? mine & seen : mine;
   }
   return blocks;
 }

@@ -41,7 +41,8 @@ struct Slopes {
   Span queries;
   int64_t origin;  // where the first row lies in the state; the others follow step by step
   int64_t value_dim;
-  float m[TILE], rest[TILE];  // m in units of ln 2, and what rounding took from it
+  float m[TILE], rest[TILE];  // m in units of the scores, and what rounding took from it, as an exponent of two
+  float steepness;            // from a difference of scores to an exponent of two
   float base[TILE], entropy[TILE], squares[TILE];
   double whole[TILE];  // base, without what depends on the panel
   const float* rows;   // gradient of o, then one number for each extra
@@ -59,13 +60,16 @@ static inline void start_slopes(const Head& head, Span queries, Slopes* slopes, 
   const RegardGradient& gradient = *slopes->gradient;
   int64_t step = queries.step, extras = slopes->extras.count();
   slopes->queries = queries;
+  double unit = head.unit();
+  slopes->steepness = head.slope();
   slopes->origin = (head.batch * call.heads + head.head) * call.queries + queries.first - call.offset;
   for (int64_t r = 0; r < queries.count; r++) {
     int64_t at = slopes->origin + r * step;
-    double m = gradient.m[at] / LN2_EXACT;
+    double m = gradient.m[at];
     double l = gradient.l ? gradient.l[at] : 0, u = gradient.u ? gradient.u[at] : 0;
-    slopes->m[r] = m == -INF ? INF : (float)m;  // an empty row weighs 2^(−inf) = 0
-    slopes->rest[r] = m - m == 0 ? (float)(m - slopes->m[r]) : 0;
+    float score = (float)(m / unit);
+    slopes->m[r] = m == -INF ? INF : score;  // an empty row weighs 2^(−inf) = 0
+    slopes->rest[r] = m == -INF ? 0 : (float)rounded_off(m, score, unit);
     slopes->whole[r] = l + u;
     slopes->base[r] = (float)(l + u);
     slopes->entropy[r] = (float)(u * LN2_EXACT);

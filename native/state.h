@@ -1,4 +1,4 @@
-// States of rows in memory, and how two states of one row become one (regard.state.merge, one row at a time).
+// States of rows in memory, and how two states of one row become one (regard.statistics.state.merge, one row at a time).
 #pragma once
 #include "abi.h"
 #include "simd.h"
@@ -8,12 +8,14 @@ namespace REGARD_ISA {
 constexpr int64_t NO_KEY = -1;
 
 // A score and its key; larger scores come first, earlier keys among equals, and no key last.
-REGARD_INLINE bool before(float score, int64_t key, float other_score, int64_t other_key) {
+template <class Score>
+REGARD_INLINE bool before(Score score, int64_t key, Score other_score, int64_t other_key) {
   return score > other_score || (score == other_score && key != NO_KEY && (other_key == NO_KEY || key < other_key));
 }
 
 // Puts a score into a descending list of `top`, whose last entry falls out.
-static inline void insert(float* scores, int64_t* keys, int64_t top, float score, int64_t key) {
+template <class Score>
+static inline void insert(Score* scores, int64_t* keys, int64_t top, Score score, int64_t key) {
   int64_t at = top;
   while (at > 0 && before(score, key, scores[at - 1], keys[at - 1])) at--;
   if (at == top) return;
@@ -27,7 +29,7 @@ struct Row {
   double *m, *l, *u, *r, *c;
   float* o;
   int64_t* count;
-  float* top_scores;
+  double* top_scores;
   int64_t* top_keys;
 };
 

@@ -19,6 +19,12 @@ REGARD_INLINE vf wide(const Float16* from) { return widen_float16(from); }
 REGARD_INLINE int64_t padded(int64_t width) { return (width + LANES - 1) / LANES * LANES; }
 REGARD_INLINE int64_t place(int64_t d, int64_t width) { return d < width / LANES * LANES ? d : d + padded(width) - width; }
 
+// A row as rows of ours are; 0 in the lanes that are left.
+static inline void spread_row(const float* row, int64_t width, float* to) {
+  for (int64_t d = width / LANES * LANES; d < padded(width); d++) to[d] = 0;
+  for (int64_t d = 0; d < width; d++) to[place(d, width)] = row[d];
+}
+
 // The last width % LANES numbers of a row in the highest lanes, 0 in the others; nothing past the row is read.
 template <class T>
 REGARD_INLINE vf wide_rest(const T* row, int64_t width) {
@@ -92,9 +98,9 @@ REGARD_INLINE void multiply(const float* ours, const Stream<T>& stream, int64_t 
 }
 
 // products[row · apart + j] of our rows with LANES rows of the stream, by eights, fours, twos and ones; past `count` rows
-// the last one again.
+// the last one again. Never inlined: beside other code its sums do not all stay in registers.
 template <int ROWS, class T>
-static inline void multiply_rows(const float* ours, int64_t rows, const Stream<T>& stream, int64_t count, float* products,
+static __attribute__((noinline)) void multiply_rows(const float* ours, int64_t rows, const Stream<T>& stream, int64_t count, float* products,
                                  int64_t apart) {
   int64_t r = 0, mine = padded(stream.width);
   for (; r + ROWS <= rows; r += ROWS) {

@@ -6,7 +6,6 @@ Knows the state of a run and the folder's layout; knows nothing of how a step is
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -19,6 +18,9 @@ from embedded_data import PACKAGES, Source
 from safetensors.torch import save_file
 from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from regard import embedded, files
+from regard.files import sealing
 
 INDUCTION_SEED = 20_000
 """Far from the seeds that training draws its random spans from."""
@@ -194,7 +196,7 @@ not that plain source text alone has taught it.
 | time | {run["minutes"]} minutes, {run["tokens_per_second"]:,} tokens a second, other work of the machine included |
 | machine | {run["threads"]} threads on {machine["cores"]} cores ({machine["processor"]}), torch {machine["torch"]} |
 | precision | {run["precision"]} |
-| optimiser | {run["optimiser"]} |
+| optimizer | {run["optimizer"]} |
 | learning rate | {run["schedule"]} |
 | seed | {run["seed"]} |
 
@@ -203,9 +205,9 @@ The loss curve and all settings are in `card.json`.
 To train it again, from the root of the repository: `python scripts/train_embedded.py`, or `make embedded`. The run is
 measured in minutes unless `--steps` is given, so another machine gives other weights.
 
-## Licence
+## License
 
-Apache-2.0, as the rest of Regard. The text it was trained on is under the licences of Python (PSF) and of the named
+Apache-2.0, as the rest of Regard. The text it was trained on is under the licenses of Python (PSF) and of the named
 packages (BSD).
 """  # noqa: E501
 
@@ -215,8 +217,7 @@ def save(training: Training, progress: Progress, folder: Path) -> str:
     model = in_half(training.model)
     facts = card(training, progress, model)
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as name:
-        fresh = Path(name)
+    with files.replacing_all(folder, last=sealing.SEAL, what="embedded model") as fresh:
         model.config.dtype = torch.float32  # what users compute in; the file is smaller than that
         model.config.architectures = ["LlamaForCausalLM"]
         model.config.save_pretrained(fresh)
@@ -225,9 +226,7 @@ def save(training: Training, progress: Progress, folder: Path) -> str:
         save_file(weights, fresh / "model.safetensors", metadata={"format": "pt"})
         (fresh / "card.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         (fresh / "CARD.md").write_text(describe(facts), encoding="utf-8")
-        for file in fresh.iterdir():
-            file.chmod(0o644)  # safetensors lets nobody else read what it writes
-            file.replace(folder / file.name)
+        sealing.seal(fresh, [path for path in fresh.iterdir() if path.name in embedded.SEALED])
     held, heads = facts["held_out"], facts["induction"]
     return (
         f"saved: held-out loss {held['loss']:.3f} (bigram {held['bigram_loss']:.3f}),"

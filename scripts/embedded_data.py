@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
-from regard.training.tasks.language import CONTEXT, FILE, FILE_ID, VOCABULARY, rows, stream, train_tokenizer
-from regard.training.tasks.sources import Source, is_held_out, sources, standard_library
+from regard.tasks.language.data import CONTEXT, FILE, FILE_ID, VOCABULARY, rows, stream, train_tokenizer
+from regard.tasks.language.files import Source, is_held_out, sources, standard_library
 
 __all__ = [
     "CONTEXT", "FILE", "FILE_ID", "PACKAGES", "VOCABULARY", "Source", "endless_rows", "is_held_out", "packages",

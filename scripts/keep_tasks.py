@@ -1,4 +1,4 @@
-"""Put trained models of the tasks into the package: weights, words, life, card, pictures and a page to read.
+"""Put trained models of the tasks into the package: weights, words, history, card, pictures and a page to read.
 
     python scripts/keep_tasks.py FOLDER [TASK …]
 
@@ -11,13 +11,16 @@ import shutil
 import sys
 from pathlib import Path
 
-from regard import draw
+from matplotlib.figure import Figure
+
+from regard import draw, files
 from regard.draw.series import Panel
-from regard.looks import LOOKED, look
-from regard.training.life import Life
-from regard.training.probe import FILE
-from regard.training.tasks import NAMES, cards, kept, tasks
-from regard.training.tasks.task import CARD, MODEL, Task
+from regard.record.history import History
+from regard.tasks.common import model_card, pretrained
+from regard.tasks.common.catalogue import NAMES, tasks
+from regard.tasks.common.looks import LOOKED, look
+from regard.tasks.common.task import CARD, MODEL, Task, read_card, write_card
+from regard.training.monitor import FILE
 
 SEEDS = (0, 1, 2)  # of the bottleneck's figure; the first one's weights are kept
 DOCS = Path(__file__).parent.parent / "docs" / "tasks.md"
@@ -25,13 +28,13 @@ DOCS = Path(__file__).parent.parent / "docs" / "tasks.md"
 
 def keep(task: Task, source: Path) -> None:
     """Copy one model, and score what is kept."""
-    folder = kept.folder(task.name, task.model)
+    folder = pretrained.folder(task.name, task.model)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copytree(source / MODEL, folder / MODEL)
     if task.attends:
         shutil.copy(source / FILE, folder / FILE)
-    trained = json.loads((source / CARD).read_text())["training"]
+    trained = read_card(source)["training"]
     shutil.copy(source / CARD, folder / CARD)
     card = task.evaluate(folder)
     state = json.loads(max(source.glob("checkpoint-*/trainer_state.json"), key=_steps).read_text())
@@ -39,8 +42,8 @@ def keep(task: Task, source: Path) -> None:
         str(entry["step"]): round(entry["loss"], 4) for entry in state["log_history"] if "loss" in entry
     }
     card["training"] = trained | {"losses": losses}
-    (folder / CARD).write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-    print(task.name, task.model, {name: value for name, *value in cards.lines(card["scores"])})
+    write_card(folder, card)
+    print(task.name, task.model, {name: value for name, *value in model_card.lines(card["scores"])})
 
 
 def _steps(path: Path) -> int:
@@ -49,19 +52,19 @@ def _steps(path: Path) -> int:
 
 def lengths(source: Path) -> None:
     """The bottleneck's figure: exact translations against the number of dates, over the seeds that were trained."""
-    kept_path = kept.ROOT / "bottleneck" / "lengths.json"
+    kept_path = pretrained.folder("bottleneck") / "lengths.json"
     seen = json.loads(kept_path.read_text()) if kept_path.exists() else {}
     for task in tasks("bottleneck"):
         for seed in SEEDS:
             path = source / f"{task.model}{f'-{seed}' if seed else ''}" / CARD
             if path.exists():
-                scores = json.loads(path.read_text())["scores"]
+                scores = read_card(path.parent)["scores"]
                 seen.setdefault(task.model, {})[str(seed)] = {
                     name: [each["score"] for each in scores[name].values()]
                     for name in ("exact_by_length", "dates_by_length")
                 }
     seen = {task.model: seen[task.model] for task in tasks("bottleneck") if task.model in seen}
-    kept_path.write_text(json.dumps(seen, indent=1) + "\n")
+    files.write(kept_path, json.dumps(seen, indent=1) + "\n")
     table = {
         model: {name: [run[name] for run in runs.values()] for name in ("exact_by_length", "dates_by_length")}
         for model, runs in seen.items()
@@ -78,26 +81,30 @@ def lengths(source: Path) -> None:
     ]
     fewest = min(len(runs) for runs in seen.values())
     note = f"Held-out dates. Trained with {fewest} seed{'s: lines are means, tints ranges' * (fewest > 1)}."
-    draw.series(panels, title="Where a fixed vector fails and attention does not", note=note).savefig(
-        kept.ROOT / "bottleneck" / "bottleneck.png", dpi=110
-    )
+    figure = draw.series(panels, title="Where a fixed vector fails and attention does not", note=note)
+    _picture(figure, pretrained.folder("bottleneck") / "bottleneck.png")
+
+
+def _picture(figure: Figure, path: Path) -> None:
+    with files.replacing(path) as unfinished:
+        figure.savefig(unfinished, dpi=110)
 
 
 def page(name: str) -> None:
     """Draw the pictures of a task and write its page."""
-    folder = kept.ROOT / name
+    folder = pretrained.folder(name)
     models = [task for task in tasks(name) if (folder / task.model / CARD).exists()]
     if name in LOOKED and name != "bottleneck":
-        look(name).figures[0][1].savefig(folder / "attention.png", dpi=110)
-    lively = next(task for task in models if task.attends)
-    draw.life(Life.load(folder / lively.model / FILE)).savefig(folder / "life.png", dpi=110)
+        _picture(look(name).figures[0][1], folder / "attention.png")
+    attending = next(task for task in models if task.attends)
+    _picture(draw.history(History.load(folder / attending.model / FILE)), folder / "history.png")
     about = re.search(
         rf"^## {name}\n(.*?)(?=^## |\Z)", DOCS.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
     )
     assert about is not None, f"docs/tasks.md must tell of {name}"
-    pictures = [picture for picture in cards.SHOWN if (folder / picture).exists()]
-    found = [kept.card(name, task.model) for task in models]
-    (folder / "CARD.md").write_text(cards.text(name, about[1], found, pictures), encoding="utf-8")
+    pictures = [picture for picture in model_card.SHOWN if (folder / picture).exists()]
+    found = [pretrained.card(name, task.model) for task in models]
+    files.write(folder / "CARD.md", model_card.text(name, about[1], found, pictures))
 
 
 def main() -> None:

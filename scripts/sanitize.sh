@@ -10,7 +10,8 @@ check() { # folder, flags of the compiler
   cmake --build "build/$1" --target check --parallel 2
 }
 
-check sanitize "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
+# on imitated tiles, as no sanitizer sees what a tile instruction reads
+check sanitize "-fsanitize=address,undefined -fno-sanitize-recover=undefined -DREGARD_IMITATE_AMX"
 build/sanitize/check 200
 
 if ! command -v valgrind >/dev/null; then

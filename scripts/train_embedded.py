@@ -2,7 +2,7 @@
 
     python scripts/train_embedded.py [--minutes 83 | --steps N] [--seed 0] [--out src/regard/embedded]
 
-Knows the model, the optimisers and the schedule. Text is `embedded_data`, measuring is `embedded_measure`,
+Knows the model, the optimizers and the schedule. Text is `embedded_data`, measuring is `embedded_measure`,
 the card is `embedded_card`. Every save leaves a whole folder: weights, tokenizer, card.
 """
 
@@ -47,7 +47,7 @@ def build_model() -> LlamaForCausalLM:
     )
 
 
-def optimisers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
+def optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
     """Muon (Jordan 2024) for the matrices of the layers, AdamW for embeddings and norms."""
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
@@ -81,7 +81,7 @@ def train(
     precision: torch.dtype,
 ) -> Progress:
     """Take steps until `fraction_done(steps, seconds)` reaches 1; `watch` sees each step's progress."""
-    steppers = optimisers(model)
+    steppers = optimizers(model)
     first_rates = [group["lr"] for stepper in steppers for group in stepper.param_groups]
     progress, start = Progress(), time.monotonic()
     while (done := fraction_done(progress.steps, time.monotonic() - start)) < 1:
@@ -162,7 +162,7 @@ def main() -> None:
             "precision": "float32" if options.float32 else "bfloat16 autocast, float32 weights",
             "context": data.CONTEXT,
             "rows_per_batch": BATCH,
-            "optimiser": f"Muon (matrices, {MATRIX_RATE}) and AdamW (embeddings and norms, {OTHER_RATE})",
+            "optimizer": f"Muon (matrices, {MATRIX_RATE}) and AdamW (embeddings and norms, {OTHER_RATE})",
             "schedule": f"linear warm-up over {WARM_UP:.0%} of the run, then linear to zero",
             "length": f"{options.steps} steps" if options.steps else f"{options.minutes:g} minutes",
         },

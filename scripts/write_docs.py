@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.statistics import SHARES, TABLE
+from regard import files
+from regard.statistics.table import SHARES, TABLE
 
 PAGE = Path(__file__).parents[1] / "docs" / "statistics.md"
 
@@ -14,7 +15,11 @@ HEAD = """\
 Written from `regard.statistics.TABLE` by `python scripts/write_docs.py`.
 
 w is the weight of a key for a query, q and k are absolute positions, n the number of keys that the query may attend.
-An **empty row**, a query that may attend no key, has the value named last and is left out of every mean.
+An **empty row**, a query that may attend no key or whose every score is −inf, has the value named last and is left out
+of every mean. A **broken row**, with a score that is NaN or +inf, has argmax −1 and NaN in every other; what its keys
+receive is NaN too, and nothing else is. `allowed` counts the keys that mask and bias allow in each of them, whatever
+their scores are; among equal weights the first key is the largest. `received` and the map keep all mass, at any size
+of scores: they add up to the number of queries that are not empty, less what a learned sink takes.
 Masses (`first`, `self_mass`, `previous`, `local`, groups) are shares of everything, a learned sink included;
 `position`, `distance` and `spread` are means over tokens. The entropy counts a learned sink as one more key, so its
 bound is then ln(n + 1).
@@ -47,4 +52,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    files.write(PAGE, page())

@@ -8,9 +8,10 @@ from scipy.special import entr, softmax
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import regard as rg
-from cases import DIMS, Case, draw_tensors, faults, found, tiles_of
-from regard import reference, roads
-from regard.observation import COLUMNS, ROWS, cells
+from helpers.cases import DIMS, Case, draw_tensors, faults, found, tiles_of
+from regard import reference
+from regard.engines import fast_paths
+from regard.statistics.observation import COLUMNS, ROWS, cells
 
 PRIMES = (2, 6, 3, 5, 11, 7, 13)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 
@@ -86,7 +87,7 @@ def test_a_sink_is_one_more_key_with_value_zero():
 LONG = {
     "all": {},
     "causal": {"mask": rg.causal()},
-    "sparse": {"mask": rg.near(100, 7) | rg.tokens([3, 700])},
+    "sparse": {"mask": rg.near(100, 7) | rg.global_tokens([3, 700])},
     "batch": {"mask": rg.padding([547, 340]) & rg.causal(), "align": "start", "softcap": 4.0},
     "sink": {"sink_logit": torch.tensor([0.0, 5.0]), "bias": rg.alibi([0.01, 1.0])},
 }
@@ -314,7 +315,7 @@ def test_dtypes_of_results():
         assert rg.weights(query, key).dtype == exact and observation.output.dtype == dtype
 
 
-# --- roads -------------------------------------------------------------------------------------------------
+# --- fast paths -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -345,7 +346,7 @@ def engine_calls(monkeypatch):
         (11, {"scale": 0.1}, False),
     ],
 )
-def test_attend_takes_torchs_road_where_it_is_exact(queries, keywords, engine, engine_calls):
+def test_attend_takes_torchs_path_where_it_is_exact(queries, keywords, engine, engine_calls):
     query, key, value = draw_tensors(2, 6, 3, queries, 11, 7, 13)
     output = rg.attend(query, key, value, **keywords)
     assert len(engine_calls) == engine
@@ -354,10 +355,10 @@ def test_attend_takes_torchs_road_where_it_is_exact(queries, keywords, engine, e
 
 
 @pytest.mark.parametrize("which", [0, 1, 2])
-def test_torchs_causal_road_is_left_when_something_is_broken(which, engine_calls):
+def test_torchs_causal_path_is_left_when_something_is_broken(which, engine_calls):
     tensors = draw_tensors(2, 6, 3, 64, 64, 8, 8)
     tensors[which][0, 0, 40] = torch.nan
     output = rg.attend(*tensors, mask=rg.causal())
     assert len(engine_calls) == 1
     assert output[:, :, :40].isfinite().all() and output[0, 0, 40].isnan().all()
-    assert roads.exact(*tensors, Case(*tensors, {}).spec, None, 0.5) is None  # dropout is the tiles'
+    assert fast_paths.exact(*tensors, Case(*tensors, {}).spec, None, 0.5) is None  # dropout is the tiles'

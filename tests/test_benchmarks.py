@@ -5,7 +5,7 @@ import json
 
 import pytest
 import torch
-from benchmarks import approximations, common, initialisation, mechanisms
+from benchmarks import approximations, common, initialization, mechanisms
 from benchmarks.__main__ import QUESTIONS
 
 from regard.analysis import MECHANISMS
@@ -45,14 +45,16 @@ def test_approximations_of_every_rank_are_exact():
 
 
 def test_initial_weights_are_seen_at_step_0():
-    lives = {name: initialisation.life(start, 0, steps=1) for name, start in initialisation.INITS.items()}
-    first = {name: life["first"] for name, life in lives.items()}
+    histories = {
+        name: initialization.history(start, 0, steps=1) for name, start in initialization.INITS.items()
+    }
+    first = {name: history["first"] for name, history in histories.items()}
     assert min(first["small"]["entropy_fraction"]) > 0.99 > min(first["xavier"]["entropy_fraction"])
     norms = first["zero"]["gradient_norm"]
     assert norms["inner projections"] == 0 < norms["last projections"]
     assert all(each["gradient_norm"]["inner projections"] > 0 for each in (first["small"], first["xavier"]))
     assert (
-        lives["zero"]["last"]["gradient_norm"]["inner projections"] > 0
+        histories["zero"]["last"]["gradient_norm"]["inner projections"] > 0
     )  # after one step it learns everywhere
 
 
@@ -81,7 +83,7 @@ def test_the_page_says_what_was_measured():
     for distance, cells in table("Gradients reach far through attention").items():
         want = [flow[name]["norm_at_distance"][distance] for name in ("causal attention", "GRU")]
         assert cells == pytest.approx(want, rel=0.06)
-    found = figures("initialisation")
+    found = figures("initialization")
     starts = found["initial weights"] | found["first steps"]
     ends = ("step 0", "step 200")
     page = table("How a decoder begins")

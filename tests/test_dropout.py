@@ -5,7 +5,7 @@ import math
 import torch
 
 import regard as rg
-from cases import draw_tensors, tiles_of
+from helpers.cases import draw_tensors, tiles_of
 
 PRIMES = (2, 6, 3, 5, 11, 7, 13)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 

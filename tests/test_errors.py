@@ -2,11 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
 import regard as rg
-from cases import draw_tensors
+from helpers.cases import draw_tensors
 from regard import errors
 from regard.errors import (
     ArgumentError,
@@ -76,9 +77,13 @@ def test_values(verb):
             MaskError,
             r"mask must be a mask such as causal\(\) or near\(3\), or None, got bool",
         ),
-        ({"mask": rg.dense(torch.ones(11, 5) > 0)}, MaskError, r"it holds 11 × 5, attention has 5 × 11"),
-        ({"mask": rg.dense(torch.ones(3, 1, 5, 11) > 0)}, MaskError, r"holds 3 batch rows, attention has 2"),
-        ({"mask": rg.dense(torch.ones(2, 3, 5, 11) > 0)}, MaskError, r"holds 3 heads, attention has 6"),
+        ({"mask": rg.dense(keep=torch.ones(11, 5) > 0)}, MaskError, r"it holds 11 × 5, attention has 5 × 11"),
+        (
+            {"mask": rg.dense(keep=torch.ones(3, 1, 5, 11) > 0)},
+            MaskError,
+            r"holds 3 batch rows, attention has 2",
+        ),
+        ({"mask": rg.dense(keep=torch.ones(2, 3, 5, 11) > 0)}, MaskError, r"holds 3 heads, attention has 6"),
         (
             {"mask": rg.causal() & rg.padding([12, 3])},
             MaskError,
@@ -164,6 +169,7 @@ def test_an_engine_that_refuses_is_not_replaced(monkeypatch):
 
 def test_every_error_is_a_regard_error_and_the_usual_python_one():
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    kinds = [kind for kind in kinds if not issubclass(kind, Warning)]
     assert len(kinds) > 8 and all(issubclass(kind, RegardError) for kind in kinds)
     usual = {
         ShapeError: ValueError,
@@ -183,3 +189,39 @@ def test_a_missing_package_says_how_to_get_it():
         MissingPackageError, match=r"'no_such_thing', which is not installed: pip install \"regard\[draw\]\""
     ):
         require(missing, extra="draw")
+
+
+@pytest.mark.parametrize("name, tensor", [("bias", torch.zeros(5, 11)), ("sink_logit", torch.zeros(6))])
+def test_what_is_learned_must_be_where_the_query_is(name, tensor):
+    for engine in ("auto", "tiles"):
+        with pytest.raises(ShapeError, match=rf"{name} must be where query is, on cpu, got one on meta"):
+            rg.observe(QUERY, KEY, VALUE, engine=engine, **{name: tensor.to("meta")})
+
+
+@pytest.mark.parametrize(
+    "keywords, message",
+    [
+        ({"statistics": 5}, r"statistics must be a list, got 5"),
+        ({"top": 2.5}, r"top must be a whole number, got 2.5"),
+        ({"top": True}, r"top must be a whole number, got True"),
+        ({"top": 10**9}, r"top must be at most the number of keys, 11, or 1024, got 1000000000"),
+        ({"map": 2.5}, r"map must be a whole number, got 2.5"),
+        ({"scale": "a"}, r"scale must be a number, got 'a'"),
+        ({"softcap": "a"}, r"softcap must be a number, got 'a'"),
+        (
+            {"scale": torch.ones((), requires_grad=True)},
+            r"scale must be a number, got a tensor whose gradient",
+        ),
+    ],
+)
+def test_kinds_of_arguments(keywords, message):
+    with pytest.raises(ArgumentError, match=message):
+        rg.observe(QUERY, KEY, VALUE, **keywords)
+
+
+def test_what_counts_as_a_number():
+    want = rg.observe(QUERY, KEY, VALUE, top=2, scale=0.5)
+    for whole in (np.int64(2), np.array(2), torch.tensor(2)):
+        assert torch.equal(rg.observe(QUERY, KEY, VALUE, top=whole, scale=0.5).top.keys, want.top.keys)
+    for number in (np.float32(0.5), np.array(0.5), torch.tensor(0.5)):
+        assert torch.equal(rg.observe(QUERY, KEY, VALUE, scale=number).output, want.output)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard as rg
-from cases import tiles_of
+from helpers.cases import tiles_of
 
 GOLDENS = Path(__file__).parent / "goldens"
 NOTEBOOK = json.loads((GOLDENS / "notebook_statistics.json").read_text())

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard as rg
-from cases import TILINGS, Case, cases, draw_tensors, faults, found, poisoned, tiles_of, top_faults
+from helpers.cases import TILINGS, Case, cases, draw_tensors, faults, found, poisoned, tiles_of, top_faults
 from regard import reference
-from regard.axes import sizes_of
-from regard.observation import cells
+from regard.shapes import sizes_of
+from regard.statistics.observation import cells
 
 LOW = (torch.float32, torch.bfloat16, torch.float16)
 tilings = st.sampled_from(TILINGS)
@@ -31,7 +31,7 @@ def test_attend_is_the_truth(case: Case, tiling):
 def test_attend_keeps_the_budget_of_its_own_precision(case: Case, tiling, dtype):
     if (
         case.keywords["softcap"] is None and case.keywords["sink_logit"] is None
-    ):  # most of them on torch's road
+    ):  # most of them on torch's path
         case.keywords["bias"] = None
         case.keywords["mask"] = rg.causal() if isinstance(case.keywords["mask"], type(rg.causal())) else None
     case = case.to(dtype)
@@ -95,7 +95,7 @@ def test_equal_scores_are_ordered_by_their_keys(seed, top, tiling, keys):
     query, key = (torch.randint(-1, 2, (2, 2, n, 2)).double() for n in (5, keys))
     keep = torch.rand(5, keys) < 0.9
     with tiles_of(*tiling):
-        observation = rg.observe(query, key, top=top, mask=rg.dense(keep), scale=1.0)
+        observation = rg.observe(query, key, top=top, mask=rg.dense(keep=keep), scale=1.0)
     scores = (query @ key.transpose(-1, -2)).masked_fill(~keep, -torch.inf)
     best, want = torch.nn.functional.pad(scores, (0, top), value=-torch.inf).sort(
         dim=-1, descending=True, stable=True

@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 import importlib
-from types import ModuleType
+from typing import Any
 
+# First, as the imports below take a second.
+from regard.cli import interrupts as interrupts
+
+# isort: split
 from regard.attention import attend, observe, weights
-from regard.bias import alibi, relative
 from regard.errors import RegardError
-from regard.masks import causal, dense, documents, near, padding, prefix, random, strided, tokens
+from regard.files.versions import own_version
+from regard.masks import (
+    causal,
+    dense,
+    documents,
+    global_tokens,
+    near,
+    padding,
+    prefix,
+    random_blocks,
+    strided,
+)
 from regard.record import load
+from regard.spec import alibi, relative
 from regard.watch import watch
 
 __all__ = [
     "RegardError", "alibi", "attend", "causal", "dense", "documents", "load", "near", "observe", "padding",
-    "prefix", "random", "relative", "strided", "tokens", "watch", "weights",
+    "prefix", "random_blocks", "relative", "strided", "global_tokens", "watch", "weights",
 ]  # fmt: skip
 
-_PACKAGES = ("analysis", "draw", "models", "nn", "page", "training")
+_PACKAGES = ("analysis", "draw", "models", "nn", "page", "tasks", "training")
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     """Import what needs more than torch when it is first asked for."""
+    if name == "__version__":
+        return own_version()
     if name in _PACKAGES:
         return importlib.import_module(f"regard.{name}")
     raise AttributeError(f"module 'regard' has no attribute {name!r}")

@@ -1,37 +1,42 @@
 """The three verbs: `attend` computes attention, `observe` also says what it did, `weights` shows a window of it.
 
-Knows how to check a call, pick a road and read the result; the folds are the engines'.
+Knows how to check a call, pick a path and read the result; the folds are the engines'.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from regard import roads
-from regard.axes import Sizes, sizes_of, statistics_dtype
-from regard.errors import ArgumentError
-from regard.observation import Observation, Top, cells
-from regard.operators import choose
+from regard.checks.arguments import share, shown, whole
+from regard.checks.transforms import tracing, transforming
+from regard.engines import fast_paths, tiles
+from regard.engines.column_sums import Sums
+from regard.engines.differentiable import columns as second_fold
+from regard.engines.torch_ops import choose
+from regard.engines.walk import without_autocast
+from regard.errors import ArgumentError, EngineError
+from regard.masks.window import Window
+from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec, SpecArguments
-from regard.state import State, merge, sink_state
-from regard.statistics import Choice, Wanted, read, wanted, weight
-from regard.tiles import scores, without_autocast
-from regard.window import Window
+from regard.statistics.observation import Observation, Top, cells
+from regard.statistics.state import State, merge, sink_state
+from regard.statistics.table import Choice, Wanted, named, read, wanted
 
 BLOCK = 256  # rows of a window computed at once
+MOST_TOP = 1024  # largest weights of each query that may be asked for, whatever the number of keys
 FAR = 16  # steps between rows from which each is computed alone
 
 
 def attend(
     query: Tensor, key: Tensor, value: Tensor, *, dropout: float = 0.0, **spec: Unpack[SpecArguments]
 ) -> Tensor:
-    """Attention's output, exact, by the fastest road there is; differentiable.
+    """Attention's output, exact, by the fastest path there is; differentiable.
 
         output = softmax(scale · query · keyᵀ + bias) · value
 
@@ -54,14 +59,12 @@ def attend(
         output: Tensor = handle_torch_function(attend, inputs, *inputs, dropout=dropout, **spec)
         return output
     sizes = sizes_of(query, key, value)
-    if not 0.0 <= dropout < 1.0:
-        raise ArgumentError(f"dropout must be at least 0 and below 1, got {dropout}")
-    full = Spec.of(sizes, **spec).to(query.device)
-    road = roads.exact(query, key, value, full, sizes, dropout)
-    if road is not None:
-        return road
-    seed = int(torch.randint(2**31, ()).item()) if dropout else 0
-    want = Wanted(dropout=dropout, seed=seed)
+    dropout = share("dropout", dropout)
+    full = Spec.of(sizes, **spec).on(query.device)
+    path = fast_paths.exact(query, key, value, full, sizes, dropout)
+    if path is not None:
+        return path
+    want = Wanted(dropout=dropout, seed=_seed() if dropout else 0)
     state = _with_sink(
         choose("auto", query, key, value, full, want).rows(query, key, value, full, want), full
     )
@@ -101,35 +104,98 @@ def observe(
         EngineError: the engine asked for is not there or refuses.
     """
     sizes = sizes_of(query, key, value)
-    full = Spec.of(sizes, **spec).to(query.device)
-    want = wanted(statistics, top=top, cell=_cell(map, sizes, full), output=value is not None)
+    full = Spec.of(sizes, **spec).on(query.device)
+    want = asked(sizes, full.offset, statistics, top, map, output=value is not None)
+    return observed(query, key, value, full, want, top, engine)
+
+
+def asked(
+    sizes: Sizes,
+    offset: int,
+    statistics: str | Choice | Iterable[str | Choice] | None,
+    top: int,
+    map: int | None,
+    *,
+    output: bool,
+) -> Wanted:
+    """What `observe` asks of an engine for a call of these sizes, whose first query has this position.
+
+    Raises:
+        ArgumentError, ShapeError: it cannot be asked of such a call.
+    """
+    if whole("top", top, 0) > max(sizes.keys, MOST_TOP):
+        raise ArgumentError(f"top must be at most the number of keys, {sizes.keys}, or {MOST_TOP}, got {top}")
+    cell = 0 if map is None else cell_of(map, sizes, offset)
+    want = wanted(statistics, top=top, cell=cell, output=output)
     for column in want.columns:
         column.check(sizes)
+    return want
+
+
+def observed(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    full: Spec,
+    want: Wanted,
+    top: int = 0,
+    engine: str = "auto",
+) -> Observation:
+    """`observe` for a spec, where the tensors are, and a wish that have been checked already."""
     runner = choose(engine, query, key, value, full, want)
-    alone = runner.rows(query, key, value, full, want)
-    state = _with_sink(alone, full)
-    exact = statistics_dtype(query.dtype)
-    rows = {n: t if t.dtype == torch.int64 else t.to(exact) for n, t in read(state, want, alone).items()}
-    sums = runner.columns(query, key, full, state.lse.detach(), want) if want.second else None
-    tops = None
-    if top and state.top_scores is not None and state.top_keys is not None:
-        shares = (
-            weight(state.top_scores, state.lse[..., None]).detach().to(exact).clamp(max=1)
-        )  # scores are rounded
-        tops = Top(shares, state.top_keys)
+    found = _looked(runner, query, key, full, want) if value is None and not top else None
+    rows, sums, more = _folded(runner, query, key, value, full, want, top) if found is None else (*found, {})
+    more |= {name: tensor for name, tensor in rows.items() if not name.startswith("group:")}
     return Observation(
-        **{name: tensor for name, tensor in rows.items() if not name.startswith("group:")},
-        output=_output(state, query, sizes) if value is not None else None,
         received=None if sums is None else sums.received,
         received_max=None if sums is None else sums.received_max,
         groups={
             name.removeprefix("group:"): tensor for name, tensor in rows.items() if name.startswith("group:")
         },
         map=None if sums is None else sums.map,
-        top=tops,
         engine=runner.name,
         parameters=want.parameters | ({"sink_logit": True} if full.sink_logit is not None else {}),
+        **more,
     )
+
+
+def _looked(
+    runner: Any, query: Tensor, key: Tensor, full: Spec, want: Wanted
+) -> tuple[dict[str, Tensor], Sums] | None:
+    """Row statistics and sums from an engine that gives both at once, where no derivative may be asked of them."""
+    look = getattr(runner, "look", None)
+    if look is None or "lse" not in want.names:
+        return None
+    held = (
+        [query, key]
+        if full.bias is None or full.bias.parameter is None
+        else [query, key, full.bias.parameter]
+    )
+    if transforming(*held) or (torch.is_grad_enabled() and any(t.requires_grad for t in held)):
+        return None
+    found: tuple[dict[str, Tensor], Sums] | None = look(query, key, full, want)
+    return found
+
+
+def _folded(
+    runner: Any, query: Tensor, key: Tensor, value: Tensor | None, full: Spec, want: Wanted, top: int
+) -> tuple[dict[str, Tensor], Sums | None, dict[str, Any]]:
+    """Row statistics, sums, and the other parts of an observation, from the two folds of an engine."""
+    alone = runner.rows(query, key, value, full, want)
+    state = _with_sink(alone, full)
+    exact = statistics_dtype(query.dtype)
+    rows = read(state, want, alone, exact)
+    sums = None
+    more: dict[str, Any] = {}
+    if want.second:
+        sums = second_fold(runner, query, key, full, state.m, state.l.detach(), want)
+    if top and state.top_scores is not None and state.top_keys is not None:
+        more["top"] = Top(state.weight(state.top_scores).detach().to(exact), named(state.top_keys, state))
+    if value is not None:
+        more["output"] = _output(state, query, sizes_of(query, key, value))
+    if "lse" not in rows:
+        more["attends"] = (state.l != 0).detach()
+    return rows, sums, more
 
 
 def weights(
@@ -152,7 +218,7 @@ def weights(
         `(batch, heads, rows, columns)`; each row sums to 1 over *all* keys (less a learned sink's share).
     """
     sizes = sizes_of(query, key)
-    return window_of(query, key, Spec.of(sizes, **spec).to(query.device), rows, columns)
+    return window_of(query, key, Spec.of(sizes, **spec).on(query.device), rows, columns)
 
 
 @without_autocast
@@ -172,29 +238,43 @@ def window_of(query: Tensor, key: Tensor, spec: Spec, rows: slice, columns: slic
 
 
 def _rows_of(query: Tensor, key: Tensor, spec: Spec, rows: range, columns: range) -> Tensor:
-    """The weights of neighbouring rows."""
-    exact, keys = statistics_dtype(query.dtype), key.shape[2]
-    q0, q1, k0, k1 = rows[0], rows[-1] + 1, columns[0], columns[-1] + 1
-    block, bias = query[:, :, q0:q1], None
-    window = Window(spec.offset + q0, spec.offset + q1, k0, k1, spec.offset)
-    tile, _ = scores(block.to(exact), key[:, :, k0:k1].to(exact), spec, window)
-    if spec.bias is not None:
-        bias = spec.bias.part(replace(window, k0=0, k1=keys))[0]
-    local = replace(spec, offset=window.q0, bias=bias)
-    want = Wanted(output=False)
-    state = _with_sink(
-        choose("auto", block, key, None, local, want).rows(block, key, None, local, want), local
+    """The weights of neighboring rows."""
+    q0, q1, bias = rows[0], rows[-1] + 1, None
+    block, every = (
+        query[:, :, q0:q1],
+        Window(spec.offset + q0, spec.offset + q1, 0, key.shape[2], spec.offset),
     )
-    return weight(tile, state.lse[..., None].to(exact))[:, :, :: rows.step, :: columns.step]
+    if spec.bias is not None:
+        bias = spec.bias.part(every)[0]
+    local = replace(spec, offset=every.q0, bias=bias)
+    # The engine whose scores can be had: the weights are to be those of its own first fold.
+    state = _with_sink(tiles.rows(block, key, None, local, Wanted(output=False)), local)
+    window = tiles.weights(block, key, local, state.m, state.l, columns[0], columns[-1] + 1)
+    return window[:, :, :: rows.step, :: columns.step]
 
 
 def _bounds(part: slice, size: int, name: str) -> tuple[int, int, int]:
     if not isinstance(part, slice):
-        raise ArgumentError(f"{name} must be a slice, got {part!r}")
-    start, stop, step = part.indices(size)
+        raise ArgumentError(f"{name} must be a slice, got {shown(part)}")
+    try:
+        start, stop, step = part.indices(size)
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(f"{name} must be a slice of whole numbers, got {part!r}: {error}") from None
     if step < 1:
         raise ArgumentError(f"{name} must go forwards, got step {step}")
     return start, max(start, stop), step
+
+
+def _seed() -> int:
+    """What decides which weights are dropped; below torch.vmap the same ones for all samples, if it says "same"."""
+    try:
+        return int(torch.randint(2**31, ()).item())
+    except RuntimeError as error:
+        if not transforming():
+            raise
+        raise EngineError(
+            'dropout below torch.vmap must be drawn once for all samples: say randomness="same"'
+        ) from error
 
 
 def _with_sink(state: State, spec: Spec) -> State:
@@ -204,19 +284,21 @@ def _with_sink(state: State, spec: Spec) -> State:
 def _output(state: State, query: Tensor, sizes: Sizes) -> Tensor:
     if state.o is None:
         return query.new_zeros((sizes.batch, sizes.heads, sizes.queries, sizes.value_dim))
-    total = state.filled[..., None].to(state.o.dtype)
-    if state.o.requires_grad or torch.compiler.is_compiling():
-        return (state.o / total).to(query.dtype)
-    return state.o.div_(total).to(query.dtype)  # in place: a second output of a long text would be felt
+    total, empty = state.filled[..., None].to(state.o.dtype), (state.l == 0)[..., None]
+    if state.o.requires_grad or tracing(state.o) or transforming(state.o):
+        return torch.where(empty, 0.0, state.o / total).to(query.dtype)
+    output = state.o.div_(total)  # in place: a second output of a long text would be felt
+    # A value that is NaN reaches an empty row where no mask hides it. A GPU would have to wait for the answer.
+    if output.device.type != "cpu" or bool(empty.any()):
+        output.masked_fill_(empty, 0.0)
+    return output.to(query.dtype)
 
 
-def _cell(grid: int | None, sizes: Sizes, spec: Spec) -> int:
-    """Tokens per cell: the smallest power of two with at most `grid` cells a side."""
-    if grid is None:
-        return 0
-    if grid < 1:
+def cell_of(grid: int, sizes: Sizes, offset: int) -> int:
+    """Tokens per cell of a map: the smallest power of two with at most `grid` cells a side."""
+    if whole("map", grid) < 1:
         raise ArgumentError(f"map must be at least 1 cell a side, got {grid}")
-    start, stop = spec.offset, spec.offset + sizes.queries
+    start, stop = offset, offset + sizes.queries
     most = 2 * max(sizes.keys, sizes.queries)  # in larger cells, queries astride two stay so
     cell = 1
     while cell <= most and max(cells(start, stop, cell), cells(0, sizes.keys, cell)) > grid:

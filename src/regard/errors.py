@@ -33,6 +33,10 @@ class WatchError(RegardError, RuntimeError):
     """An attention call that cannot be read exactly, with the module's name and the way out."""
 
 
+class UnseenWarning(UserWarning):
+    """Modules of a watched model did what may be attention and are not in the record; `record.unseen` names them."""
+
+
 class RecordError(RegardError, ValueError):
     """A record that is damaged, too new or hostile, or that does not hold what is asked of it."""
 

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from regard.axes import repeat_heads, sizes_of
+from regard.masks.window import Window
+from regard.shapes import repeat_heads, sizes_of
 from regard.spec import Spec
-from regard.window import Window
 
 
 def scores(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -37,8 +38,25 @@ def scores(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.fl
     return result
 
 
+def permitted(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
+    """Which keys mask and bias allow, `(batch, heads, queries, keys)`, whatever the numbers are."""
+    sizes = sizes_of(query, key)
+    everything = Window(spec.offset, spec.offset + sizes.queries, 0, sizes.keys, spec.offset)
+    result = torch.ones(
+        sizes.batch, sizes.heads, sizes.queries, sizes.keys, dtype=torch.bool, device=query.device
+    )
+    if spec.mask is not None:
+        result &= spec.mask.dense(
+            sizes.queries, sizes.keys, offset=spec.offset, batch=sizes.batch, heads=sizes.heads
+        )
+    if spec.bias is not None:
+        before = scores(query, key, replace(spec, mask=None, bias=None, sink_logit=None))
+        result &= ~spec.bias.blocks(before, spec.bias.apply(before, everything), everything)
+    return result
+
+
 def weights(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Softmax of the scores; 0 in a row that may attend no key, whatever its sink."""
+    """Softmax of the scores; 0 in a row that has no score above −inf, whatever its sink."""
     s, keys = scores(query, key, spec, dtype), key.shape[2]
     there = (s[..., :keys] != -torch.inf).any(-1, keepdim=True)
     return torch.where(there, torch.softmax(torch.where(there, s, 0.0), -1), 0.0)
@@ -61,8 +79,8 @@ def observe(
     """
     sizes = sizes_of(query, key, value)
     s, joint = scores(query, key, spec, dtype), weights(query, key, spec, dtype)
-    allowed = s[..., : sizes.keys] != -torch.inf
-    there = allowed.any(-1)
+    allowed = permitted(query, key, spec)
+    there = (s[..., : sizes.keys] != -torch.inf).any(-1)
     w, sink = joint[..., : sizes.keys], joint[..., sizes.keys :].sum(-1)
     q = torch.arange(spec.offset, spec.offset + sizes.queries).to(dtype).unsqueeze(1)
     k = torch.arange(sizes.keys).to(dtype)
@@ -72,12 +90,13 @@ def observe(
         query, key, replace(spec, sink_logit=None), dtype
     )  # a sink's share may leave them nothing
     mean = (tokens * k).sum(-1)
+    named = there & ~w.isnan().any(-1)  # of NaN nothing is the largest
     table = {
-        "output": torch.where(allowed.unsqueeze(-1), terms, 0.0).sum(-2),
+        "output": torch.where(there[..., None, None] & allowed.unsqueeze(-1), terms, 0.0).sum(-2),
         "lse": torch.where(there, torch.where(there.unsqueeze(-1), s, 0.0).logsumexp(-1), -torch.inf),
         "entropy": -plain,
         "max_weight": w.amax(-1) if sizes.keys else sink,
-        "argmax": torch.where(there, w.argmax(-1), -1) if sizes.keys else torch.full_like(sink, -1).long(),
+        "argmax": torch.where(named, w.argmax(-1), -1) if sizes.keys else torch.full_like(sink, -1).long(),
         "effective_keys": torch.where(there, (-plain).exp(), 0.0),
         "sum_squares": joint.square().sum(-1),
         "distance": (tokens * (q - k).abs()).sum(-1),
@@ -101,11 +120,9 @@ def observe(
 def pooled(w: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:
     """Sum and largest of the weights `(batch, heads, queries, keys)` in each cell of the absolute grid."""
     queries, keys = w.shape[-2:]
-    rows = torch.arange(offset, offset + queries) // cell - offset // cell
-    columns = torch.arange(keys) // cell
-    grid = [int(place[-1]) + 1 if len(place) else 0 for place in (rows, columns)]
-    place = (rows[:, None] * grid[1] + columns).flatten().expand(*w.shape[:2], -1)
-    blank = w.new_zeros(*w.shape[:2], grid[0] * grid[1])
-    total = blank.scatter_add(2, place, w.flatten(2))
-    peak = blank.scatter_reduce(2, place, w.flatten(2), "amax")
-    return total.unflatten(2, grid), peak.unflatten(2, grid)
+    before = offset % cell * (queries > 0)  # rows of the first cell that are above the first query
+    rows, columns = -(-(before + queries) // cell), -(-keys // cell)
+    filled = pad(w, (0, columns * cell - keys, before, rows * cell - before - queries))
+    # Rows and columns of a cell on axes of their own: torch then sums in pairs, which rounds least.
+    cells = filled.unflatten(-1, (columns, cell)).unflatten(-3, (rows, cell)).transpose(-2, -3)
+    return cells.flatten(-2).sum(-1), cells.flatten(-2).amax(-1)

@@ -37,7 +37,7 @@ def test_errors_say_what_must_hold():
         ArgumentError, match=r"must come after loss.backward\(\), got a model without gradients"
     ):
         gradient_norms(nn.Linear(2, 3))
-    with pytest.raises(ArgumentError, match=r"times must be positive, got \[0, 0.1\]"):
+    with pytest.raises(ArgumentError, match=r"times must be positive, got \[0.0, 0.1\]"):
         least_within(0, [(0.1, 0.5)])
-    with pytest.raises(ArgumentError, match=r"times must be positive, got \[1, -0.1\]"):
+    with pytest.raises(ArgumentError, match=r"times must be positive, got \[1.0, -0.1\]"):
         least_within(1, [(-0.1, 0.5)])

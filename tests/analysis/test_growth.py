@@ -54,12 +54,12 @@ def test_operations_of_masks_are_those_of_their_pairs(tokens):
         "causal": rg.causal(),
         "window": rg.causal() & rg.near(SETTING.window - 1),
         "strided": rg.causal() & rg.strided(SETTING.window),
-        "global": rg.tokens(range(min(tokens, SETTING.rank))),
+        "global": rg.global_tokens(range(min(tokens, SETTING.rank))),
     }
     for name, mask in masks.items():
         pairs = int(rg.observe(query, key, mask=mask, statistics=("allowed",)).allowed.sum())
         assert predicted(name, tokens, SETTING).operations == 4 * pairs * SETTING.dim, name
-    mask = rg.random(2, 16, keys=96)
+    mask = rg.random_blocks(2, 16, keys=96)
     query, key, _ = inputs(96)
     pairs = int(rg.observe(query, key, mask=mask, statistics=("allowed",)).allowed.sum())
     wide = Setting(heads=3, dim=7, window=32)

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard as rg
-from lives import STATISTICS, life_of
+from helpers.histories import STATISTICS, history_of
 from regard.analysis import ROLES, roles
 from regard.analysis.roles import EVEN, MOST, NARROW, SHARP
 from regard.errors import RecordError
-from regard.training.life import Life
-from regard.training.probe import Probe
+from regard.record.history import History
+from regard.training.monitor import Monitor
 
 KEYS = 101
 AFTER = torch.arange(KEYS) - torch.arange(KEYS)[:, None]  # how far each key is after each query
@@ -36,7 +36,7 @@ class Patterned(torch.nn.Module):
 
 
 def seen(scores):
-    return Probe({"scores": scores}).look(Patterned(), 7)
+    return Monitor({"scores": scores}).look(Patterned(), 7)
 
 
 def test_each_pattern_has_its_name():
@@ -74,14 +74,14 @@ def test_in_a_short_text_nothing_is_nearby():
     ],
 )
 def test_thresholds_and_what_goes_first(means, role):
-    assert roles(life_of([means])).tolist() == [[role]]
+    assert roles(history_of([means])).tolist() == [[role]]
 
 
 @pytest.mark.parametrize(
     ("keys", "radius", "role"), [(68, 8, "nearby"), (67, 8, "mixed"), (20, 2, "nearby"), (19, 2, "mixed")]
 )
 def test_nearby_is_a_quarter_of_the_keys_at_most(keys, radius, role):
-    assert roles(life_of([{"local": 1.0}], keys=keys, radius=radius)).tolist() == [[role]]
+    assert roles(history_of([{"local": 1.0}], keys=keys, radius=radius)).tolist() == [[role]]
 
 
 @given(st.integers(1, 40), st.integers(0, 200), st.booleans())
@@ -101,7 +101,7 @@ shares = st.floats(0, 1, width=16)
 )
 def test_every_role_keeps_what_it_says(means, cross):
     kind = "cross" if cross else "self"
-    for head, role in zip(means, roles(life_of(means, (kind,)))[0].tolist(), strict=True):
+    for head, role in zip(means, roles(history_of(means, (kind,)))[0].tolist(), strict=True):
         assert role == said(head, kind)
 
 
@@ -122,36 +122,38 @@ def said(head, kind):
 
 def test_cross_attention_has_no_place_of_its_own():
     own = {"self_mass": 0.9, "previous": 0.8, "local": 1.0, "max_weight": 0.9}
-    found = roles(life_of([own, {"first": 0.6}, own, {"first": 0.6}], ("self", "cross")))
+    found = roles(history_of([own, {"first": 0.6}, own, {"first": 0.6}], ("self", "cross")))
     assert found.tolist() == [["itself", "first token", "one key", "first token"]]
 
 
 def test_steps_and_layers_are_in_order():
-    life = life_of([{}, {"first": 0.7}, {"self_mass": 0.7}], ("self", "self", "cross"))
-    later = life_of([{"previous": 0.7}, {}, {"max_weight": 0.9}], ("self", "self", "cross"))
-    later = Life(later.layers, later.statistics, later.parameters, (5,), later.values)
-    assert roles(life.merge(later)).tolist() == [
+    history = history_of([{}, {"first": 0.7}, {"self_mass": 0.7}], ("self", "self", "cross"))
+    later = history_of([{"previous": 0.7}, {}, {"max_weight": 0.9}], ("self", "self", "cross"))
+    later = History(later.layers, later.statistics, later.parameters, (5,), later.values)
+    assert roles(history.merge(later)).tolist() == [
         ["mixed", "first token", "mixed"],
         ["previous token", "mixed", "one key"],
     ]
 
 
-def test_an_empty_life_has_no_roles():
-    assert roles(Life()).shape == (0, 0)
+def test_an_empty_history_has_no_roles():
+    assert roles(History()).shape == (0, 0)
 
 
 def test_what_roles_need_is_said():
-    life = life_of([{}])
-    short = Life(life.layers, life.statistics[:4], life.parameters, life.steps, life.values[:, :4])
+    history = history_of([{}])
+    short = History(
+        history.layers, history.statistics[:4], history.parameters, history.steps, history.values[:, :4]
+    )
     with pytest.raises(RecordError, match="'previous' was not kept"):
         roles(short)
-    life.values[0, STATISTICS.index("local")] = torch.nan
+    history.values[0, STATISTICS.index("local")] = torch.nan
     with pytest.raises(
         RecordError,
         match="roles need entropy_fraction, max_weight, first, self_mass, previous, local of layers.0.self, "
         "got NaN in local",
     ):
-        roles(life)
-    cross = life_of([{}], ("cross",))
+        roles(history)
+    cross = history_of([{}], ("cross",))
     cross.values[0, STATISTICS.index("local")] = torch.nan
     assert roles(cross).tolist() == [["mixed"]]

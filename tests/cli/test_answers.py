@@ -5,10 +5,11 @@ import re
 import numpy as np
 import pytest
 
+from helpers.untrained import fresh
 from regard import load
-from regard.looks.translate import TEXTS
-from regard.training.tasks import caption, kept
-from untrained import fresh
+from regard.tasks.caption import data as caption
+from regard.tasks.common import pretrained
+from regard.tasks.translate.look import TEXTS
 
 __all__ = ["fresh"]
 
@@ -18,8 +19,8 @@ STORY = "Alice went to the kitchen. Alice took the key. Bruno moved to the attic
 @pytest.fixture
 def scene(tmp_path):
     image = pytest.importorskip("PIL.Image")
-    grey = np.rint(255 - 255 * caption.scenes(1, held=True)[0].image[0].numpy()).astype(np.uint8)
-    image.fromarray(grey).save(tmp_path / "scene.png")
+    gray = np.rint(255 - 255 * caption.scenes(1, held=True)[0].image[0].numpy()).astype(np.uint8)
+    image.fromarray(gray).save(tmp_path / "scene.png")
     return "scene.png"
 
 
@@ -87,12 +88,12 @@ def test_a_long_story_is_no_file_name(regard, fresh):
     assert status == 2 and "the text must have 1 to 90 words and signs, got 3,000" in err
 
 
-def test_a_text_is_summarised_and_printed_as_it_is(regard, fresh, tmp_path):
-    fresh("summarise")
+def test_a_text_is_summarized_and_printed_as_it_is(regard, fresh, tmp_path):
+    fresh("summarize")
     (tmp_path / "text.md").write_text(
         "The [bold]cache[/bold] keeps :key: [/].\nA lock [red]makes sure.\\\n\nThe end"
     )
-    status, out, err = regard("look", "summarise", "text.md")
+    status, out, err = regard("look", "summarize", "text.md")
     assert (status, err) == (0, "")
     for sentence in ("The [bold]cache[/bold] keeps :key: [/].", "A lock [red]makes sure.\\", "The end"):
         assert sentence in out
@@ -143,8 +144,8 @@ def test_a_row_of_dates_is_translated(regard, fresh):
             "the story must end in a question, got 'Alice went to the kitchen.'",
         ),
         (["answer", ""], "the story must have sentences and a question, and it is empty"),
-        (["summarise", "One sentence."], "the text must have at least 2 sentences to choose from, got 1"),
-        (["summarise", "--file", "binary"], "the file must hold UTF-8 text"),
+        (["summarize", "One sentence."], "the text must have at least 2 sentences to choose from, got 1"),
+        (["summarize", "--file", "binary"], "the file must hold UTF-8 text"),
         (["caption", "missing.png"], "the file must be there, and there is no 'missing.png'"),
         (["caption", "--file", "missing.png"], "the picture must be a file, and there is no 'missing.png'"),
         (
@@ -169,7 +170,7 @@ def test_a_mistake_gets_one_message_and_no_traceback(regard, tmp_path, arguments
 
 
 def test_a_task_that_the_package_does_not_bring_says_what_makes_it(regard, monkeypatch, tmp_path):
-    monkeypatch.setattr(kept, "ROOT", tmp_path)
+    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
     status, _, err = regard("look", "answer")
     assert status == 2 and err == (
         "regard: the model must be one that Regard brings, and there is no 'encoder' of answer: regard train answer\n"

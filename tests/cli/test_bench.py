@@ -7,12 +7,11 @@ import pytest
 import torch
 
 import regard as rg
-from regard.cli import bench as command
-from regard.cli import contests
-from regard.cli.contests import Setting
-from regard.cli.machine import peak
-from regard.cli.timing import interleaved
-from regard.draw.growth import Point, growth
+from regard.cli.bench import command, contests
+from regard.cli.bench.contests import Setting
+from regard.cli.bench.machine import peak
+from regard.cli.bench.timing import interleaved
+from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError
 
 SMALL = command.Sizes(64, (32,), 1024, 256, (32, 64), 2, False)

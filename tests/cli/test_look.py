@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from regard import load
-from regard.statistics import TABLE
+from regard.statistics.table import TABLE
 
 
 def test_without_arguments_it_shows_the_embedded_model(regard, tmp_path):

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import pytest
 
-from regard.training.tasks import kept
-from regard.training.tasks.cards import lines
-from regard.training.tasks.recipes import translate
+from regard.tasks.common import pretrained
+from regard.tasks.common.model_card import lines
+from regard.tasks.translate import recipe as translate
 
 
 @pytest.fixture
 def tiny(monkeypatch):
     """`translate` with little data and two steps."""
     monkeypatch.setattr(translate, "PAIRS", {False: (13, 7), True: (13, 5)})
-    few = {"steps": 2, "batch": 2, "log_every": 1}
+    few = {"max_steps": 2, "batch_size": 2, "logging_steps": 1}
     short = tuple(replace(task, quick=replace(task.quick, **few)) for task in translate.TASKS)
     monkeypatch.setattr(translate, "TASKS", short)
 
@@ -50,7 +50,7 @@ def test_without_a_folder_what_the_package_brings_is_scored(regard, monkeypatch,
     arguments = ("train", "translate", "--evaluate", "--only", "bahdanau", "--quick")
     status, out, err = regard(*arguments)
     assert (status, err) == (0, "") and "translate, bahdanau: 61 held-out examples" in out
-    assert f"The model that was scored: {kept.folder('translate', 'bahdanau')}\n" in out
+    assert f"The model that was scored: {pretrained.folder('translate', 'bahdanau')}\n" in out
     assert score(out, "exact") >= 0.95 and score(out, "alignment best") >= 0.85
     assert not any(tmp_path.iterdir())
     assert regard(*arguments) == (0, out, "")

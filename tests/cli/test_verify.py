@@ -7,6 +7,7 @@ import pytest
 import regard as rg
 from regard.cli import verify
 from regard.engines import native, tiles
+from regard.engines.native.proof import Verdict
 
 FEW = ("causal", "few queries")
 
@@ -36,6 +37,24 @@ def test_what_an_engine_does_not_take_is_told(regard, short, monkeypatch):
     told = [line for line in out.splitlines() if line.startswith("not checked: native")]
     precisions = "float64, float32, bfloat16, float16"
     assert told == [f"not checked: native in {precisions}: it was not built: install a C++ compiler"]
+
+
+def test_builds_that_were_proved_are_told_and_others_are_not_run(regard, short, monkeypatch):
+    running = [name for name, (_, runs) in native.builds().items() if runs]
+    if len(running) < 2:
+        pytest.skip("needs two builds of the native engine")
+    honest = native.verdict
+
+    def verdict(name):
+        return Verdict(False, "died of SIGILL") if name == running[0] else honest(name)
+
+    monkeypatch.setattr(verify, "ENGINES", (native, tiles))
+    monkeypatch.setattr(native, "verdict", verdict)
+    status, out, _ = regard("verify")
+    (told,) = [line for line in out.splitlines() if line.startswith("builds of native: ")]
+    assert status == 0 and f"{running[0]} died of SIGILL" in told and f"{running[1]} proved" in told
+    compared = out.partition("builds of native")[0]
+    assert f"native {running[1]} " in compared and f"native {running[0]} " not in compared
 
 
 def test_outputs_statistics_columns_maps_and_gradients_are_compared(short):

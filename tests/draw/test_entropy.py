@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from calls import a_record, call_of, vectors
 from draw.looking import axes_of, faults, ticks, tokens, weights, words
+from helpers.calls import a_record, call_of, vectors
 from regard import draw
 from regard.draw.lines import LONGEST, means
 from regard.errors import ArgumentError, ShapeError
@@ -112,7 +112,7 @@ def test_few_heads_of_many_layers_are_lines():
     assert faults(figure) == []
 
 
-def test_many_heads_of_many_layers_are_rows_of_colour():
+def test_many_heads_of_many_layers_are_rows_of_color():
     values = entropies(12, 48, 13, 13)
     figure = draw.entropy(values)
     panels = axes_of(figure, "panel")
@@ -134,11 +134,11 @@ def test_a_hundred_thousand_queries_are_means_and_ranges():
     figure = draw.entropy(values)
     lines = [line for line in solid(axes_of(figure, "chart")[0]) if len(line.get_xdata()) > 2]
     assert all(len(line.get_xdata()) <= LONGEST for line in lines)
-    assert "range of neighbours" in words(figure)
+    assert "range of neighbors" in words(figure)
     assert faults(figure) == []
 
 
-def test_means_of_neighbours_keep_the_mean():
+def test_means_of_neighbors_keep_the_mean():
     values = np.random.default_rng(0).normal(size=6000)
     assert means(values).mean() == pytest.approx(values.mean())
     values[:10], values[17] = np.nan, np.nan

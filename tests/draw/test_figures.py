@@ -13,7 +13,7 @@ import pytest
 
 from draw.looking import axes_of, faults, pixels, weights
 from regard import draw
-from regard.draw import colours, style
+from regard.draw import colors, style
 from regard.errors import MissingPackageError
 
 FIGURES = {
@@ -93,19 +93,19 @@ def test_a_missing_matplotlib_is_named(monkeypatch):
         draw.structure()
 
 
-def luminance(colour):
+def luminance(color):
     """Relative luminance of sRGB (WCAG 2)."""
-    channels = np.asarray(colour)[..., :3]
+    channels = np.asarray(color)[..., :3]
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     return linear @ np.array([0.2126, 0.7152, 0.0722])
 
 
 def test_larger_weights_are_always_darker():
-    assert (np.diff(luminance(colours.sequential()(np.linspace(0, 1, 256)))) < 0).all()
+    assert (np.diff(luminance(colors.sequential()(np.linspace(0, 1, 256)))) < 0).all()
 
 
 def test_the_diverging_map_is_lightest_in_its_middle():
-    light = luminance(colours.diverging()(np.linspace(0, 1, 255)))
+    light = luminance(colors.diverging()(np.linspace(0, 1, 255)))
     assert (np.diff(light[:128]) > 0).all()
     assert (np.diff(light[128:]) < 0).all()
 
@@ -115,13 +115,13 @@ def test_numbers_in_cells_contrast_with_them():
     axes = axes_of(figure, "weights")[0]
     for text in axes.texts:
         column, row = (round(place) for place in text.get_position())
-        under = luminance(colours.sequential()(axes.images[0].norm((12 * row + column) / 143)))
+        under = luminance(colors.sequential()(axes.images[0].norm((12 * row + column) / 143)))
         ink = luminance(matplotlib.colors.to_rgb(text.get_color()))
         assert (max(ink, under) + 0.05) / (min(ink, under) + 0.05) >= 3.0
 
 
-def test_lines_of_the_palette_differ_for_every_colour_vision():
-    # Machado et al. 2009, severity 1: what is left of a colour without red, green or blue cones.
+def test_lines_of_the_palette_differ_for_every_color_vision():
+    # Machado et al. 2009, severity 1: what is left of a color without red, green or blue cones.
     cones = {
         "protan": [
             [0.152286, 1.052583, -0.204868],
@@ -134,7 +134,7 @@ def test_lines_of_the_palette_differ_for_every_colour_vision():
             [-0.011820, 0.042940, 0.968881],
         ],
     }
-    palette = np.array([matplotlib.colors.to_rgb(colour) for colour in style.PALETTE])
+    palette = np.array([matplotlib.colors.to_rgb(color) for color in style.PALETTE])
     for matrix in cones.values():
         seen = palette @ np.array(matrix).T
         gaps = np.abs(seen[:, None] - seen[None]).sum(-1) + 9 * np.eye(len(palette))
@@ -145,7 +145,7 @@ def test_lines_of_the_palette_differ_for_every_colour_vision():
     ("scale", "limit"), [("linear", 0.9), ("linear", 1e-5), ("sqrt", 1.0), ("sqrt", 0.0123), ("sqrt", 7e-7)]
 )
 def test_ticks_of_the_bar_are_apart_and_in_range(scale, limit):
-    places = [colours.norm(scale, limit)(tick) for tick in colours.ticks(scale, limit)]
+    places = [colors.norm(scale, limit)(tick) for tick in colors.ticks(scale, limit)]
     assert len(places) >= 3
     assert places[0] == 0
     assert places[-1] <= 1.001

@@ -1,11 +1,11 @@
-"""All heads as small maps: every head is there, legible, and the scale of its colours is said."""
+"""All heads as small maps: every head is there, legible, and the scale of its colors is said."""
 
 import numpy as np
 import pytest
 import torch
 
-from calls import a_record, call_of, vectors
 from draw.looking import axes_of, faults, weights, words
+from helpers.calls import a_record, call_of, vectors
 from regard import draw
 from regard.draw.grids import columns_for
 from regard.errors import ArgumentError, ShapeError
@@ -59,8 +59,8 @@ def test_the_figure_says_whose_scale_it_is():
     own, shared = draw.heads(values), draw.heads(values, shared=True, scale="linear")
     assert [image.norm.vmax for image in images(own)] == pytest.approx(values.max((1, 2)))
     assert {image.norm.vmax for image in images(shared)} == {values.max()}
-    assert any("Each head has its own colour scale" in text for text in words(own))
-    assert any("One colour scale for all heads" in text for text in words(shared))
+    assert any("Each head has its own color scale" in text for text in words(own))
+    assert any("One color scale for all heads" in text for text in words(shared))
     assert f"largest {values[3].max():.2g}" in words(own)
     assert faults(shared) == []
 
@@ -72,7 +72,7 @@ def test_a_thin_line_survives_small_panels():
     shown = images(figure)[0].get_array()
     assert shown.shape[1] < 60
     assert (shown[:, 0] == 0.9).all()
-    assert any("Neighbours too small to draw apart show the largest" in text for text in words(figure))
+    assert any("Neighbors too small to draw apart show the largest" in text for text in words(figure))
 
 
 def test_layers_may_differ_in_heads_and_sizes():

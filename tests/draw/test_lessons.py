@@ -8,7 +8,7 @@ import torch
 from draw.looking import axes_of, faults, ticks, words
 from regard import draw
 from regard.draw import style
-from regard.draw.growth import Point, growth
+from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError, ShapeError
 
 # --- series ------------------------------------------------------------------------------------------------
@@ -19,11 +19,11 @@ def panel(lines, logs="", name="loss"):
 
 
 def drawn(axes):
-    """The lines of a panel by colour, the legend's left aside."""
+    """The lines of a panel by color, the legend's left aside."""
     return {line.get_color(): line for line in axes.lines if line.get_transform() is not axes.transAxes}
 
 
-def test_lines_are_the_numbers_and_a_name_has_one_colour():
+def test_lines_are_the_numbers_and_a_name_has_one_color():
     one = panel({"raw": ([1, 2, 4], [0.5, np.nan, 2.0]), "scaled": ([1, 4], [3.0, 1.0])})
     two = panel({"scaled": ([2, 3], [1.0, 5.0])}, name="norm")
     figure = draw.series([one, two], title="Scaling", note="Measured here.")
@@ -117,12 +117,12 @@ def test_errors_of_flow_say_what_must_hold():
 # --- growth ------------------------------------------------------------------------------------------------
 
 
-def test_predictions_are_dashes_of_the_same_colour():
+def test_predictions_are_dashes_of_the_same_color():
     curve = [Point(64, 1e-3, 1000), Point(128, 4e-3, None), Point(256, 16e-3, 9000)]
     figure = growth({"ours": curve, "theirs": curve}, predicted={"theirs": [Point(64, 2e-3, 500)] * 2})
     for axes in axes_of(figure, "seconds") + axes_of(figure, "bytes"):
-        colours = [line.get_color() for line in axes.lines if line.get_transform() is not axes.transAxes]
-        assert colours == [style.PALETTE[0], style.PALETTE[1], style.PALETTE[1]]
+        colors = [line.get_color() for line in axes.lines if line.get_transform() is not axes.transAxes]
+        assert colors == [style.PALETTE[0], style.PALETTE[1], style.PALETTE[1]]
     assert "predicted" in words(figure) and faults(figure) == []
     assert "predicted" not in words(growth({"ours": curve}))
 

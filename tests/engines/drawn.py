@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cases import BIASES, TILINGS, Case, cases, found, small, tiles_of
+from helpers.cases import BIASES, TILINGS, Case, cases, found, small, tiles_of
 from regard.attention import Observation
 from regard.engines import native
 
@@ -56,9 +56,10 @@ NATIVE = [Runner("native", name) for name, (_, runs) in native.builds().items() 
 RUNNERS = [TILES, *NATIVE]
 
 
-def examples(count: int) -> settings:
-    """So many examples, ten times as many under the profile `proof` (tests/conftest.py)."""
-    most = count * settings.default.max_examples // settings.get_profile("regard").max_examples
+def examples(count: int, proof: int | None = None) -> settings:
+    """So many examples, under the profile `proof` (tests/conftest.py) ten times as many, or `proof`."""
+    times = settings.default.max_examples // settings.get_profile("regard").max_examples
+    most = count * times if proof is None or times == 1 else proof
     return settings(
         max_examples=most, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
     )

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard as rg
-from cases import Case, draw_tensors, faults, found, poisoned, top_faults
 from engines.drawn import NATIVE, RUNNERS, Drawn, Runner, drawn, examples
+from helpers.cases import Case, draw_tensors, faults, found, poisoned, top_faults
 from regard.errors import EngineError
 
 EXAMPLES = 2000 // len(RUNNERS)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import regard as rg
-from cases import SMOOTH, Case, draw_tensors, found, largest, poisoned, weight_error
 from engines.drawn import NATIVE, RUNNERS, Drawn, Runner, drawn, examples
+from helpers.cases import SMOOTH, Case, draw_tensors, found, largest, poisoned, weight_error
 from regard import reference
-from regard.axes import repeat_heads, sizes_of
-from regard.bias import Bias
+from regard.shapes import repeat_heads, sizes_of
+from regard.spec.bias import Bias
 
 EXAMPLES = 500 // len(RUNNERS)
 

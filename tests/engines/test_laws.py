@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import regard as rg
-from cases import Case, cases, draw_tensors, faults, found
 from engines.drawn import COMPILED_BIASES, LOW, RUNNERS, Drawn, Runner, drawn, examples, shapes
-from regard.bias import Dense
+from helpers.cases import Case, cases, draw_tensors, faults, found
 from regard.engines import choose
-from regard.observation import COLUMNS
 from regard.spec import Spec
-from regard.state import State, identity, merge, sink_state
-from regard.statistics import read, wanted
+from regard.spec.bias import Dense
+from regard.statistics.observation import COLUMNS
+from regard.statistics.state import State, identity, merge, sink_state
+from regard.statistics.table import read, wanted
 
 
 def row_statistics(case: Case) -> list[Any]:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard as rg
-from cases import Case, draw_tensors, faults, found
-from regard import engines, operators
-from regard.bias import ScoreMod
-from regard.columns import Column
-from regard.engines import sdpa, tiles
+from helpers.cases import Case, draw_tensors, faults, found
+from regard import engines
+from regard.engines import sdpa, tiles, torch_ops
 from regard.engines.sdpa import call
 from regard.errors import EngineError
-from regard.observation import Observation
-from regard.statistics import Wanted, local, wanted
+from regard.spec.bias import ScoreMod
+from regard.statistics.linear import Column
+from regard.statistics.observation import Observation
+from regard.statistics.table import Wanted, local, wanted
 
 LOW = (torch.float32, torch.bfloat16, torch.float16)
 NOT_SUMS = ("max_weight", "argmax", "received_max", "distance", "spread")
@@ -147,7 +147,10 @@ def test_every_reason():
     assert refusal(softcap=2.0) == refusal(Wanted(dropout=0.1)) == refusal(bias=torch.zeros(5, 5))
     assert refusal(mask=rg.causal(), queries=3) == only == refusal(mask=rg.causal(), keys=3, align="start")
     assert refusal(Wanted(cell=2)) == refusal(Wanted(received_max=True)) == refusal(Wanted(top=1))
-    for column, kind in ((rg.columns.DISTANCE, "distance"), (rg.columns.SQUARE, "square")):
+    for column, kind in (
+        (rg.statistics.linear.DISTANCE, "distance"),
+        (rg.statistics.linear.SQUARE, "square"),
+    ):
         said = refusal(Wanted(columns=(column,)))
         assert said == f"it would find the mean {kind} as a small difference of numbers as large as positions"
 
@@ -225,7 +228,7 @@ def test_opcheck(keywords):
     inputs = [t.float() for t in draw_tensors(*SIZES)]
     case = Case(*inputs, keywords)
     want = wanted(["entropy", "sum_squares", "position", "local", "allowed", "received"])
-    packed = operators._packed("sdpa", case.spec, want)
+    packed = torch_ops._packed("sdpa", case.spec, want)
     torch.library.opcheck(torch.ops.regard.rows.default, (*inputs, *packed))
-    lse = torch.randn(inputs[0].shape[:3])
-    torch.library.opcheck(torch.ops.regard.columns.default, (*inputs[:2], lse, *packed))
+    m, l = torch.randn(2, *inputs[0].shape[:3]).exp()
+    torch.library.opcheck(torch.ops.regard.columns.default, (*inputs[:2], m, l, *packed))

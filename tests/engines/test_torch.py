@@ -15,13 +15,13 @@ from torch.nn.attention.flex_attention import AuxRequest, flex_attention
 from torch.nn.functional import scaled_dot_product_attention as sdpa
 
 import regard as rg
-from cases import Case, draw_tensors, faults
 from engines.drawn import LOW, RUNNERS
+from helpers.cases import Case, draw_tensors, faults
 
 MASKS = {
     "all": None,
     "causal": rg.causal(),
-    "window": rg.near(19) & rg.causal() | rg.tokens([0]),
+    "window": rg.near(19) & rg.causal() | rg.global_tokens([0]),
     "documents": rg.documents(torch.arange(67) // 19) & rg.causal(),
 }
 on_every_engine = pytest.mark.parametrize("runner", RUNNERS, ids=str)

@@ -22,17 +22,19 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "regard"
 
 LAYERS = (
-    ("errors", "axes", "window"),
-    ("masks", "bias", "spec", "state", "columns", "observation"),
-    ("reference", "statistics", "tiles"),
+    ("errors", "checks", "shapes", "files"),
+    ("masks",),
+    ("spec",),
+    ("statistics",),
+    ("reference",),
     ("engines",),
-    ("operators", "roads", "attention", "packing", "parts", "storage", "heads", "record", "profile"),
-    ("seams", "watch"),
+    ("attention",),
+    ("record",),
+    ("watch",),
     ("nn", "models", "training"),
     ("analysis",),
     ("draw", "page"),
-    ("explorer",),
-    ("looks",),
+    ("tasks",),
     ("embedded", "cli", "__main__", "__init__"),
 )
 READS_REFERENCE = {"cli"}  # `regard verify`; nobody else inside the package
@@ -138,10 +140,10 @@ def layer_faults(package: Path) -> list[str]:
 
 
 def cycle_faults(package: Path) -> list[str]:
-    """The first cycle among the imports that run, late ones included."""
+    """The first cycle among the imports, late ones and those for types included."""
     known = modules(package)
     graph = {
-        name: {item.name for item in imports(name, path, known) if item.name in known and not item.typing}
+        name: {item.name for item in imports(name, path, known) if item.name in known}
         for name, path in known.items()
     }
     try:
@@ -169,9 +171,13 @@ def early_import_faults(package: Path) -> list[str]:
 def distribution(module: str) -> str:
     """The name under which a module is installed."""
     top = module.split(".")[0]
-    return {"sklearn": "scikit-learn", "PIL": "pillow", "yaml": "pyyaml"}.get(
-        top, top.replace("_", "-")
-    ).lower()
+    others = {
+        "sklearn": "scikit-learn",
+        "PIL": "pillow",
+        "yaml": "pyyaml",
+        "open_clip": "open-clip-torch",
+    }
+    return others.get(top, top).replace("_", "-").lower()
 
 
 def declared(pyproject: Path) -> dict[str, set[str]]:
@@ -286,6 +292,64 @@ def forbidden_code_faults(files: list[Path]) -> list[str]:
                 continue
         faults.append(f"{path}:{node.lineno}: {what}")
     return faults
+
+
+WRITERS = {
+    "write_text",
+    "write_bytes",
+    "savefig",
+    "save_file",
+    "to_parquet",
+    "to_csv",
+    "save_pretrained",
+    "imsave",
+}
+WHOLE = {"replacing", "replacing_all", "temporary", "BytesIO"}  # what these give may be written to in place
+
+
+def plain_write_faults(files: list[Path]) -> list[str]:
+    """Files that are written in place, where a full disk or an interrupt leaves a part of them."""
+    faults = []
+    for path in files:
+        tree = ast.parse(path.read_text())
+        fresh = {name for node in ast.walk(tree) for name in _fresh(node)}
+        for node in ast.walk(tree):
+            names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            if isinstance(node, ast.Call) and (what := _written(node)) and not names & fresh:
+                faults.append(f"{path}:{node.lineno}: {what} in place; take regard.files")
+    return faults
+
+
+def _fresh(node: ast.AST) -> set[str]:
+    """The names that a node gives to what is not finished yet, and to buffers."""
+    pairs: list[tuple[ast.AST, ast.AST | None]] = []
+    match node:
+        case ast.With(items=items):
+            pairs = [(item.context_expr, item.optional_vars) for item in items]
+        case ast.Assign(value=value, targets=[target]):
+            pairs = [(value, target)]
+    return {
+        target.id
+        for value, target in pairs
+        if isinstance(value, ast.Call) and isinstance(target, ast.Name)
+        if getattr(value.func, "attr", getattr(value.func, "id", "")) in WHOLE
+    }
+
+
+def _written(call: ast.Call) -> str | None:
+    """What a call writes with, if it writes a file."""
+    name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+    modes = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+    modes += [
+        word.value.value
+        for word in call.keywords
+        if word.arg == "mode" and isinstance(word.value, ast.Constant)
+    ]
+    if name == "open" and any(
+        re.fullmatch(r"[rwaxbt+]{1,3}", mode) and set(mode) & set("wax+") for mode in modes
+    ):
+        return "open"
+    return name if name in WRITERS else None
 
 
 def _nodes(files: list[Path]) -> Iterator[tuple[Path, ast.AST]]:

@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +28,7 @@ NAMES = (
     "State",
     "Columns",
     "Gradient",
+    "Look",
 )  # of native/abi.h, as abi.STRUCTURES has them
 
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"  # pip brings cmake, perhaps
@@ -120,6 +123,69 @@ def test_the_structures_lie_alike_in_c_and_in_python(built, tmp_path):
     source.write_text("\n".join([*lines, "}"]))
     run(tool("g++"), f"-I{NATIVE}", source, "-o", tmp_path / "layout")
     assert run(tmp_path / "layout").splitlines() == wanted
+
+
+# What ldtilecfg must find: palette 1, eight tiles of 64 bytes in 16 rows (Intel's manual, volume 1, chapter 18).
+TILES = struct.pack("<2B14x16H16B", 1, 0, *[64] * 8, *[0] * 8, *[16] * 8, *[0] * 8)
+TILED = '__attribute__((target("amx-tile"))) void tiled()'
+
+
+def configuration_faults(file: Path) -> list[str]:
+    """What is wrong with the tiles' configuration in a compiled file: every ldtilecfg must read a constant."""
+    faults = [] if TILES in file.read_bytes() else ["the 64 bytes are nowhere"]
+    code = run(tool("objdump"), "--disassemble", "--no-show-raw-insn", file).splitlines()
+    for operand in [line.partition("ldtilecfg")[2].strip() for line in code if "ldtilecfg" in line]:
+        found = re.match(r"0x[0-9a-f]+\(%rip\)\s+# ([0-9a-f]+) <", operand)
+        if not found:
+            faults.append(f"read from what is no constant: {operand}")
+            continue
+        at = int(found[1], 16)
+        bounds = f"--start-address={at}", f"--stop-address={at + 64}"
+        dump = run(tool("objdump"), "--full-contents", *bounds, file)
+        section = re.search(r"Contents of section (\S+):", dump)
+        words = re.findall(r"^ [0-9a-f]+ ((?:[0-9a-f]{2,8} ){1,4})", dump, re.MULTILINE)
+        if bytes.fromhex("".join(words)) != TILES:
+            faults.append(f"other bytes at {operand}")
+        if section is None or not section[1].startswith(".rodata"):
+            faults.append(f"not in memory that is only read: {operand}")
+    return faults
+
+
+@linux
+def test_the_configuration_of_tiles_is_a_constant_of_the_library(built):
+    if "amx" not in native.builds():
+        pytest.skip("a library without the build for AMX")
+    assert configuration_faults(built) == []
+    assert "ldtilecfg" in run(tool("objdump"), "--disassemble", "--no-show-raw-insn", built)
+
+
+@linux
+@pytest.mark.parametrize(
+    "shapes, load, fault",
+    [
+        ("Shapes shapes;", '"m"(*(const void* const*)&shapes)', "the 64 bytes are nowhere"),
+        ("static Shapes shapes;", '"m"(shapes) : "memory"', "not in memory that is only read"),
+        (
+            "static const struct Shapes : Other {} shapes;",
+            '"m"(shapes) : "memory"',
+            "the 64 bytes are nowhere",
+        ),
+    ],
+    ids=["stores dropped", "writable", "other shapes"],
+)
+def test_a_configuration_that_is_no_constant_is_found(tmp_path, shapes, load, fault):
+    if run(tool("g++"), "-dumpmachine").partition("-")[0] != "x86_64":
+        pytest.skip("needs a compiler for x86-64")
+    source, to = tmp_path / "tiles.cpp", tmp_path / "tiles.so"
+    members = "unsigned char palette = 1, rest[15] = {}; unsigned short bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};"
+    rows = "unsigned char rows[16] = {%s, 16, 16, 16, 16, 16, 16, 16};"
+    shapes = shapes.replace(" : Other {}", f" {{ {members} {rows % 15} }}")
+    source.write_text(
+        f"struct Shapes {{ {members} {rows % 16} }};\n"
+        f'{TILED} {{ {shapes} __asm__ volatile("ldtilecfg %0" :: {load}); }}'
+    )
+    run(tool("g++"), "-O2", "-shared", "-fPIC", source, "-o", to)
+    assert any(fault in found for found in configuration_faults(to))
 
 
 def test_without_a_library_the_engine_refuses_and_says_why(elsewhere):

@@ -84,6 +84,7 @@ def test_with_a_compiler_the_wheel_brings_the_library_to_machines_that_have_none
         "from regard.engines import native; print(native.__file__, native.why_not(), native.build())"
     )
     environment = {"PYTHONPATH": str(tmp_path / "installed"), "PATH": str(tmp_path)}
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
     place, reason, build_in_use = run.stdout.split()
     assert place.startswith(str(tmp_path)) and reason == "None" and build_in_use

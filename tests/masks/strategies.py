@@ -3,7 +3,18 @@
 import torch
 from hypothesis import strategies as st
 
-from regard.masks import Mask, causal, dense, documents, near, padding, prefix, random, strided, tokens
+from regard.masks import (
+    Mask,
+    causal,
+    dense,
+    documents,
+    global_tokens,
+    near,
+    padding,
+    prefix,
+    random_blocks,
+    strided,
+)
 
 BATCH, HEADS, QUERIES, KEYS = 3, 2, 17, 29
 OFFSET = KEYS - QUERIES
@@ -24,7 +35,7 @@ def ids() -> st.SearchStrategy:
 def dense_masks() -> st.SearchStrategy[Mask]:
     shape = st.sampled_from([(1, 1), (1, HEADS), (BATCH, 1), (BATCH, HEADS)])
     share = st.sampled_from([0.0, 0.3, 0.97, 1.1])
-    return st.builds(lambda shape, share: dense(torch.rand(*shape, QUERIES, KEYS) < share), shape, share)
+    return st.builds(lambda shape, share: dense(keep=torch.rand(*shape, QUERIES, KEYS) < share), shape, share)
 
 
 def spans() -> st.SearchStrategy[Mask]:
@@ -39,8 +50,8 @@ def leaves() -> st.SearchStrategy[Mask]:
         st.just(causal()),
         st.builds(near, small, small),
         few.map(strided),
-        st.builds(random, st.integers(1, 4), few, small, keys=keys),
-        st.lists(small, max_size=6).map(tokens),
+        st.builds(random_blocks, st.integers(1, 4), few, small, keys=keys),
+        st.lists(small, max_size=6).map(global_tokens),
         counts(KEYS + 3).map(prefix),
         spans(),
         ids().map(documents),

@@ -15,22 +15,22 @@ from regard.masks import (
     causal,
     dense,
     documents,
+    global_tokens,
     near,
     padding,
     prefix,
-    random,
+    random_blocks,
     strided,
-    tokens,
 )  # fmt: skip
 
 BATCH, HEADS, QUERIES, KEYS = 3, 2, 269, 397
 OFFSET = KEYS - QUERIES
 
 MASKS: list[Mask] = [
-    causal(), near(70, 3), causal() & strided(7), random(1, block=32), tokens([5, 300]), prefix(260),
+    causal(), near(70, 3), causal() & strided(7), random_blocks(1, block=32), global_tokens([5, 300]), prefix(260),
     ~prefix(140), prefix([397, 1, 200]), padding([397, 300, 129]),
     causal() & padding([300, 97, 390], start=[97, 300, 7]), documents(torch.arange(KEYS) // 150),
-    dense(torch.ones(QUERIES, KEYS).tril(-9).bool()),
+    dense(keep=torch.ones(QUERIES, KEYS).tril(-9).bool()),
 ]  # fmt: skip
 
 
@@ -64,7 +64,11 @@ def test_blocks(mask: Mask) -> None:
         assert all(set(mine) <= set(true) for mine, true in zip(ours_full, theirs_full, strict=True))
     if mask.shape == (1, 1) and not isinstance(mask, Dense):
         assert torch.equal(kept, needed) and ours_full == theirs_full
-        assert not bool(kept.all()) or mask.name == "causal() & strided(7)" or mask.name.startswith("tokens")
+        assert (
+            not bool(kept.all())
+            or mask.name == "causal() & strided(7)"
+            or mask.name.startswith("global_tokens")
+        )
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")

@@ -17,16 +17,16 @@ def test_the_three_conventions_say_the_same(shape: tuple[int, ...]) -> None:
     keep = torch.rand(shape) < 0.5
     four = keep if keep.ndim == 4 else keep[None, None]
     additive = torch.zeros(shape).masked_fill(~keep, -torch.inf)
-    for mask in (dense(keep), dense(keep=keep), dense(drop=~keep), dense(additive=additive)):
+    for mask in (dense(keep=keep), dense(drop=~keep), dense(additive=additive)):
         assert torch.equal(mask.dense(*shape[-2:]), four)
-        assert mask == dense(keep)
+        assert mask == dense(keep=keep)
 
 
 def test_content_need_not_be_contiguous() -> None:
     keep = (torch.rand(24, 3, 1, 16) < 0.5).permute(1, 2, 0, 3)
-    assert torch.equal(dense(keep).dense(24, 16), keep)
+    assert torch.equal(dense(keep=keep).dense(24, 16), keep)
     wide = keep.expand(3, 5, 24, 16)
-    assert torch.equal(dense(wide).dense(24, 16), wide)
+    assert torch.equal(dense(keep=wide).dense(24, 16), wide)
 
 
 @pytest.mark.parametrize(
@@ -37,33 +37,45 @@ def test_content_need_not_be_contiguous() -> None:
 def test_additive_blocks_with_what_models_use(dtype: torch.dtype, blocked: float) -> None:
     keep = torch.rand(5, 7) < 0.5
     additive = torch.zeros(5, 7, dtype=dtype).masked_fill(~keep, blocked)
-    assert dense(additive=additive) == dense(keep)
+    assert dense(additive=additive) == dense(keep=keep)
 
 
 def test_one_bit_a_pair() -> None:
     keep = torch.rand(1, 1, 1024, 1024) < 0.5
-    assert dense(keep).bits.numel() <= keep.numel() / 8 * 1.1  # type: ignore[attr-defined]
+    assert dense(keep=keep).bits.numel() <= keep.numel() / 8 * 1.1  # type: ignore[attr-defined]
 
 
 def test_rows_start_where_offset_says() -> None:
     keep = torch.rand(3, 8) < 0.5
-    assert torch.equal(dense(keep, offset=2).dense(3, 8, offset=2)[0, 0], keep)
-    assert not dense(keep, offset=2).allows(torch.tensor([0, 1, 5, 6]), torch.tensor(0)).any()
-    assert torch.equal(dense(keep).dense(3, 8, offset=5)[0, 0], keep)
+    assert torch.equal(dense(keep=keep, offset=2).dense(3, 8, offset=2)[0, 0], keep)
+    assert not dense(keep=keep, offset=2).allows(torch.tensor([0, 1, 5, 6]), torch.tensor(0)).any()
+    assert torch.equal(dense(keep=keep).dense(3, 8, offset=5)[0, 0], keep)
 
 
 BOOL = torch.ones(3, 4, dtype=torch.bool)
 FAILURES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: dense(), ArgumentError, "give exactly one of keep, drop, additive, got none"),
     (
-        lambda: dense(BOOL, drop=BOOL),
+        lambda: dense(BOOL),
+        MaskError,
+        "got a torch.bool tensor of shape (3, 4) without a name: say dense(keep=…), where True may attend, "
+        "drop=…, where True is blocked, or additive=…, of 0 and −inf",
+    ),
+    (lambda: dense(BOOL, keep=BOOL), MaskError, "without a name"),
+    (lambda: dense([[True]]), MaskError, "got list without a name"),
+    (
+        lambda: dense(keep=BOOL, drop=BOOL),
         ArgumentError,
         "give exactly one of keep, drop, additive, got keep and drop",
     ),
-    (lambda: dense([[True]]), MaskError, "keep must be a torch.Tensor, got list"),
-    (lambda: dense(BOOL.float()), MaskError, "got torch.float32: give a mask of 0 and −inf as additive="),
+    (lambda: dense(keep=[[True]]), MaskError, "keep must be a torch.Tensor, got list"),
+    (
+        lambda: dense(keep=BOOL.float()),
+        MaskError,
+        "got torch.float32: give a mask of 0 and −inf as additive=",
+    ),
     (lambda: dense(drop=BOOL.float()), MaskError, "drop must be bool, got torch.float32"),
-    (lambda: dense(BOOL.long()), MaskError, "got torch.int64: say which value is True, as in mask == 1"),
+    (lambda: dense(keep=BOOL.long()), MaskError, "got torch.int64: say which value is True, as in mask == 1"),
     (
         lambda: dense(additive=BOOL),
         MaskError,
@@ -80,18 +92,22 @@ FAILURES: list[tuple[Callable[[], object], type[Exception], str]] = [
         "got inf: values that shift scores are a bias",
     ),
     (lambda: dense(additive=torch.tensor([[0.0, torch.nan]])), MaskError, "additive must not hold NaN"),
-    (lambda: dense(BOOL[None]), MaskError, "got 3: (1, 3, 4); add the missing one: keep[:, None]"),
+    (lambda: dense(keep=BOOL[None]), MaskError, "got 3: (1, 3, 4); add the missing one: keep[:, None]"),
     (
         lambda: dense(drop=BOOL[0]),
         MaskError,
         "drop must have shape (queries, keys) or (batch, heads, queries, keys)",
     ),
-    (lambda: dense(BOOL[:0]), MaskError, "none 0, got (0, 4)"),
-    (lambda: dense(BOOL, offset=-4), ArgumentError, "offset must be at least -3, got -4"),
-    (lambda: dense(BOOL).dense(3, 5), MaskError, "it holds 3 × 4, attention has 3 × 5"),
-    (lambda: dense(BOOL).dense(3, 4, offset=0), MaskError, "attention starts at 0; give dense(…, offset=0)"),
+    (lambda: dense(keep=BOOL[:0]), MaskError, "none 0, got (0, 4)"),
+    (lambda: dense(keep=BOOL, offset=-4), ArgumentError, "offset must be at least -3, got -4"),
+    (lambda: dense(keep=BOOL).dense(3, 5), MaskError, "it holds 3 × 4, attention has 3 × 5"),
     (
-        lambda: dense(BOOL.expand(5, 2, 3, 4)).dense(3, 4, heads=3),
+        lambda: dense(keep=BOOL).dense(3, 4, offset=0),
+        MaskError,
+        "attention starts at 0; give dense(…, offset=0)",
+    ),
+    (
+        lambda: dense(keep=BOOL.expand(5, 2, 3, 4)).dense(3, 4, heads=3),
         MaskError,
         "dense(<5 × 2 × 3 × 4>) holds 2 heads",
     ),

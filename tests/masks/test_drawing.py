@@ -2,7 +2,17 @@
 
 import torch
 
-from regard.masks import causal, dense, documents, near, padding, prefix, random, strided, tokens
+from regard.masks import (
+    causal,
+    dense,
+    documents,
+    global_tokens,
+    near,
+    padding,
+    prefix,
+    random_blocks,
+    strided,
+)
 
 
 def drawn(*lines: str) -> str:
@@ -24,8 +34,8 @@ def test_small() -> None:
 
 
 def test_large_masks_are_pooled() -> None:
-    assert str(near(128) | tokens([0])) == drawn(
-        "near(128) | tokens([0])",
+    assert str(near(128) | global_tokens([0])) == drawn(
+        "near(128) | global_tokens([0])",
         "▒ ▒ ▒ ▒ ▒ ▒ ▒ ▒",
         "■ ▒ · · · · · ·",
         "■ ■ ▒ · · · · ·",
@@ -40,7 +50,7 @@ def test_large_masks_are_pooled() -> None:
 
 def test_a_dense_mask_is_drawn_whole() -> None:
     keep = torch.ones(3, 16).tril(13).bool()
-    assert str(dense(keep)) == drawn(
+    assert str(dense(keep=keep)) == drawn(
         "dense(<1 × 1 × 3 × 16>)",
         "■ ■ ■ ■ ■ ■ ■ ·",
         "■ ■ ■ ■ ■ ■ ■ ▒",
@@ -60,7 +70,7 @@ def test_names() -> None:
         (causal() & (strided(4) | near(2))).name: "causal() & (strided(4) | near(2))",
         padding(list(range(9)), start=2).name: "padding([0, 1, 2, 3, 4, 5, …], start=2)",
         documents([[0, 0, 1]]).name: "documents(<1 × 3 ids>)",
-        random(2, keys=99).name: "random(2, block=64, seed=0, keys=99)",
+        random_blocks(2, keys=99).name: "random_blocks(2, block=64, seed=0, keys=99)",
         (~~causal()).name: "causal()",
         (~prefix(3)).name: "~prefix(3)",
     }

@@ -18,12 +18,12 @@ from regard.masks import (
     causal,
     dense,
     documents,
+    global_tokens,
     near,
     padding,
     prefix,
-    random,
+    random_blocks,
     strided,
-    tokens,
 )  # fmt: skip
 
 QUERIES, KEYS = 13, 19
@@ -37,8 +37,8 @@ DEFINITIONS: dict[str, tuple[Mask, Callable[[int, int, int], bool]]] = {
     "near both": (near(2, 5), lambda b, q, k: k in range(q - 2, q + 6)),
     "self": (near(0), lambda b, q, k: k == q),
     "strided": (strided(5), lambda b, q, k: abs(q - k) in (0, 5, 10, 15, 20)),
-    "tokens": (tokens([2, 11, 2, 40]), lambda b, q, k: k in (2, 11) or q in (2, 11)),
-    "no tokens": (tokens([]), lambda b, q, k: False),
+    "tokens": (global_tokens([2, 11, 2, 40]), lambda b, q, k: k in (2, 11) or q in (2, 11)),
+    "no tokens": (global_tokens([]), lambda b, q, k: False),
     "prefix": (prefix(7), lambda b, q, k: k < 7),
     "prefix per row": (prefix([3, 0, 30]), lambda b, q, k: k < (3, 0, 30)[b]),
     "padding": (padding(LENGTHS), lambda b, q, k: 0 <= q < LENGTHS[b] and k < LENGTHS[b]),
@@ -52,7 +52,7 @@ DEFINITIONS: dict[str, tuple[Mask, Callable[[int, int, int], bool]]] = {
     ),
     "negation": (~causal(), lambda b, q, k: k > q),
     "conjunction": (causal() & near(4, 4) & prefix(9), lambda b, q, k: k in range(q - 4, min(q + 1, 9))),
-    "disjunction": (causal() & near(1) | tokens([3]), lambda b, q, k: k in (q, q - 1) or 3 in (q, k)),
+    "disjunction": (causal() & near(1) | global_tokens([3]), lambda b, q, k: k in (q, q - 1) or 3 in (q, k)),
 }
 UNSURE = ("padding around", "conjunction", "disjunction")  # of some tiles: they say SOME
 
@@ -120,20 +120,20 @@ def test_tiles_of_a_dense_mask_skip_empty_cells() -> None:
     keep = torch.zeros(2, 3, 200, 330, dtype=torch.bool)
     keep[:, :, 64:192, 128:320] = True
     keep[1, 2, 5, 7] = True
-    mask = dense(keep, offset=1000)
+    mask = dense(keep=keep, offset=1000)
     assert mask.tile(1064, 1192, 128, 320) is ALL
     assert mask.tile(1064, 1192, 0, 128) is NONE
     assert mask.tile(1000, 1064, 0, 64) is SOME
     assert mask.tile(900, 1000, 0, 330) is NONE and mask.tile(1200, 1300, 0, 330) is NONE
     assert mask.tile(1100, 1101, 130, 400) is SOME
-    full = dense(torch.ones(67, 131, dtype=torch.bool))
+    full = dense(keep=torch.ones(67, 131, dtype=torch.bool))
     assert full.tile(64, 131, 0, 131) is ALL  # the ragged end counts
     assert full.tile(63, 131, 0, 131) is full.tile(64, 132, 0, 131) is full.tile(64, 131, 0, 132) is SOME
 
 
 @pytest.mark.parametrize("keys", [None, 1024])
 def test_random_draws_as_many_blocks_as_asked(keys: int | None) -> None:
-    mask = random(3, block=16, seed=5, keys=keys)
+    mask = random_blocks(3, block=16, seed=5, keys=keys)
     allowed = mask.dense(1024, 1024)[0, 0]
     cells = allowed.unflatten(0, (64, 16)).unflatten(2, (64, 16)).permute(0, 2, 1, 3).flatten(2)
     assert bool((cells.all(-1) == cells.any(-1)).all())  # whole blocks
@@ -144,18 +144,18 @@ def test_random_draws_as_many_blocks_as_asked(keys: int | None) -> None:
 
 
 def test_random_is_a_function_of_seed_and_position() -> None:
-    long, short = random(2, block=8).dense(512, 512), random(2, block=8).dense(100, 300)
+    long, short = random_blocks(2, block=8).dense(512, 512), random_blocks(2, block=8).dense(100, 300)
     assert torch.equal(long[..., 200:300, :300], short)
-    assert not torch.equal(long, random(2, block=8, seed=1).dense(512, 512))
+    assert not torch.equal(long, random_blocks(2, block=8, seed=1).dense(512, 512))
     # Pinned, so that a record means the same in every later version.
-    pinned = random(2, block=1).dense(8, 8)[0, 0]
+    pinned = random_blocks(2, block=1).dense(8, 8)[0, 0]
     blocks = [[0], [0, 1], [0, 1], [2, 3], [2, 4], [0, 3], [0, 2], [0, 2]]
     assert [row.nonzero()[:, 0].tolist() for row in pinned] == blocks
 
 
 def test_random_is_uniform() -> None:
     """Chi-square of how often each of 32 blocks is drawn by 4096 blocks of queries: 31 degrees of freedom."""
-    mask = random(4, block=1, seed=3, keys=32)
+    mask = random_blocks(4, block=1, seed=3, keys=32)
     counts = mask.dense(4096, 32, offset=0)[0, 0].sum(0).double()
     expected = 4096 * 4 / 32
     statistic = float(((counts - expected) ** 2 / (expected * (1 - 4 / 32))).sum() * (31 / 32))
@@ -167,7 +167,7 @@ def test_values() -> None:
     assert padding([3, 5]) == padding(torch.tensor([3, 5])) and padding([3, 5]) != padding([3, 4])
     assert padding(3) != padding([3]) and prefix(3) != padding(3)
     assert hash(documents(IDS)) == hash(documents(torch.tensor(IDS)))
-    assert dense(torch.ones(2, 3).bool()) == dense(drop=torch.zeros(2, 3).bool())
+    assert dense(keep=torch.ones(2, 3).bool()) == dense(drop=torch.zeros(2, 3).bool())
     assert len({causal(), causal(), near(1), ~near(1)}) == 3
     with pytest.raises(AttributeError, match="cannot assign to field"):
         near(3).before = 4  # type: ignore[misc]
@@ -185,20 +185,24 @@ FAILURES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: near(2.5), ArgumentError, "before must be a whole number, got 2.5"),
     (lambda: near(True), ArgumentError, "before must be a whole number, got True"),
     (lambda: strided(0), ArgumentError, "step must be at least 1, got 0"),
-    (lambda: random(0), ArgumentError, "count must be at least 1, got 0"),
-    (lambda: random(2, block=0), ArgumentError, "block must be at least 1, got 0"),
-    (lambda: random(2, seed=-1), ArgumentError, "seed must be at least 0, got -1"),
+    (lambda: random_blocks(0), ArgumentError, "count must be at least 1, got 0"),
+    (lambda: random_blocks(2, block=0), ArgumentError, "block must be at least 1, got 0"),
+    (lambda: random_blocks(2, seed=-1), ArgumentError, "seed must be at least 0, got -1"),
     (
-        lambda: random(2, keys=100).dense(9, 99),
+        lambda: random_blocks(2, keys=100).dense(9, 99),
         MaskError,
         "must be drawn among the keys of attention, which has 99",
     ),
-    (lambda: tokens([3, -2]), ArgumentError, "indices are absolute positions and must be at least 0, got -2"),
-    (lambda: tokens([2**40]), ArgumentError, "indices must be at most 16777216, got 1099511627776"),
-    (lambda: tokens([0.5]), ArgumentError, "indices must be whole numbers, got torch.float32"),
-    (lambda: tokens(["a"]), ArgumentError, "indices must be whole numbers, got list ['a']"),
     (
-        lambda: tokens(torch.ones(2, 2).long()),
+        lambda: global_tokens([3, -2]),
+        ArgumentError,
+        "indices are absolute positions and must be at least 0, got -2",
+    ),
+    (lambda: global_tokens([2**40]), ArgumentError, "indices must be at most 16777216, got 1099511627776"),
+    (lambda: global_tokens([0.5]), ArgumentError, "indices must be whole numbers, got torch.float32"),
+    (lambda: global_tokens(["a"]), ArgumentError, "indices must be whole numbers, got list ['a']"),
+    (
+        lambda: global_tokens(torch.ones(2, 2).long()),
         MaskError,
         "indices must have one axis (tokens,), got shape (2, 2)",
     ),

@@ -15,13 +15,13 @@ from regard.masks import (
     Mask,
     causal,
     documents,
+    global_tokens,
     near,
     padding,
     prefix,
-    random,
-    recognise,
+    random_blocks,
+    recognize,
     strided,
-    tokens,
 )
 
 N = 37
@@ -58,11 +58,11 @@ def same(mask: Mask | None, keep: torch.Tensor, **sizes: int) -> bool:
 @pytest.mark.parametrize("mask", EXACT, ids=lambda mask: mask.name)
 def test_found_exactly(mask: Mask) -> None:
     keep = mask.dense(N, N)
-    found = recognise(keep)
+    found = recognize(keep)
     assert same(found, keep)
     assert kinds(found) == kinds(mask)
     for copies in (keep.expand(-1, 5, -1, -1), keep.expand(-1, 5, -1, -1).contiguous()):
-        assert recognise(copies) == found
+        assert recognize(copies) == found
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_found_for_the_last_queries(mask: Mask) -> None:
     """Decoding with a cache: 1, 2 and 11 queries at the end of 37 keys."""
     for queries in (1, 2, 11):
         keep = mask.dense(queries, N)
-        found = recognise(keep)
+        found = recognize(keep)
         assert same(found, keep) and not isinstance(found, Dense)
 
 
@@ -80,25 +80,25 @@ def test_found_for_the_last_queries(mask: Mask) -> None:
 def test_left_padding_is_found_while_decoding(mask: Mask) -> None:
     for queries in (1, 2, 11):
         keep = mask.dense(queries, N)
-        found = recognise(keep)
+        found = recognize(keep)
         assert same(found, keep) and not isinstance(found, Dense)
 
 
 def test_offset_is_the_position_of_the_first_query() -> None:
-    assert recognise(torch.ones(9, 9).tril().bool()) == causal()
-    assert recognise(torch.ones(5, 9).tril().bool(), offset=0) == causal()
-    assert recognise(torch.ones(5, 9).tril(4).bool()) == causal()
-    assert recognise(torch.ones(9, 5).tril(-4).bool()) == causal()
+    assert recognize(torch.ones(9, 9).tril().bool()) == causal()
+    assert recognize(torch.ones(5, 9).tril().bool(), offset=0) == causal()
+    assert recognize(torch.ones(5, 9).tril(4).bool()) == causal()
+    assert recognize(torch.ones(9, 5).tril(-4).bool()) == causal()
 
 
 def test_cross_attention() -> None:
     keep = prefix([3, 11, 7]).dense(5, 11)
-    assert recognise(keep) == prefix([3, 11, 7])
+    assert recognize(keep) == prefix([3, 11, 7])
 
 
 def test_no_mask_at_all() -> None:
-    assert recognise(torch.ones(5, 7).bool()) is None
-    assert recognise(torch.ones(2, 3, 7, 5).bool()) is None
+    assert recognize(torch.ones(5, 7).bool()) is None
+    assert recognize(torch.ones(2, 3, 7, 5).bool()) is None
 
 
 @pytest.mark.parametrize("base", [None, causal()])
@@ -106,19 +106,20 @@ def test_documents_that_are_not_side_by_side(base: Mask | None) -> None:
     for ids in ([0, 1, 2, 1, 0] * 7 + [2, 2], [0] * 17 + [1, 0] + [2] * 18):
         keep = documents(ids).dense(N, N)
         keep = keep if base is None else keep & base.dense(N, N)
-        found = recognise(keep)
+        found = recognize(keep)
         assert same(found, keep) and kinds(found) == kinds(base) | {"documents"}
 
 
 NAMELESS = [
-    ~causal(), causal() | prefix(9), causal() & (near(2) | strided(4)), tokens([3]) | near(2), random(2, block=4),
+    ~causal(), causal() | prefix(9), causal() & (near(2) | strided(4)), global_tokens([3]) | near(2),
+    random_blocks(2, block=4),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("mask", NAMELESS, ids=lambda mask: mask.name)
 def test_the_rest_is_packed(mask: Mask) -> None:
     keep = mask.dense(N, N)
-    found = recognise(keep)
+    found = recognize(keep)
     assert isinstance(found, Dense) and same(found, keep)
 
 
@@ -128,25 +129,25 @@ def test_one_wrong_pair_is_noticed() -> None:
         for query, key in ((17, 3), (18, 18), (36, 0), (1, 2)):
             keep = mask.dense(N, N).clone()
             keep[0, 0, query, key] ^= True
-            found = recognise(keep)
+            found = recognize(keep)
             assert same(found, keep) and found != mask
 
 
 @given(trees(), st.integers(1, 17))
 def test_never_wrong(mask: Mask, queries: int) -> None:
     keep = mask.dense(17, 29)[:, :, -queries:].contiguous()
-    assert same(recognise(keep), keep)
+    assert same(recognize(keep), keep)
 
 
 def test_heads_that_differ_are_packed() -> None:
     keep = torch.stack([causal().dense(N, N)[:, 0], near(3).dense(N, N)[:, 0]], dim=1)
-    found = recognise(keep)
+    found = recognize(keep)
     assert isinstance(found, Dense) and found.shape == (1, 2) and same(found, keep)
 
 
 FAILURES: list[tuple[Callable[[], object], str]] = [
-    (lambda: recognise(torch.zeros(3, 3)), "keep must be bool, got torch.float32"),
-    (lambda: recognise(torch.zeros(1, 3, 3).bool()), "got 3: (1, 3, 3); add the missing one"),
+    (lambda: recognize(torch.zeros(3, 3)), "keep must be bool, got torch.float32"),
+    (lambda: recognize(torch.zeros(1, 3, 3).bool()), "got 3: (1, 3, 3); add the missing one"),
 ]
 
 

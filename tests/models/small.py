@@ -53,7 +53,7 @@ def given(kind: str) -> dict[str, Tensor]:
     return {"input_ids": ids(SOURCE)}
 
 
-def labelled(kind: str) -> dict[str, Tensor]:
+def labeled(kind: str) -> dict[str, Tensor]:
     """What a model reads in training."""
     read = given(kind)
     if kind == "span":

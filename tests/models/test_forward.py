@@ -20,18 +20,18 @@ from models.small import (
     VOCABULARY,
     WIDTH,
     ids,
-    labelled,
+    labeled,
     model_of,
     padded,
 )
-from regard.errors import ArgumentError, ShapeError
+from regard.errors import ArgumentError, MaskError, ShapeError
 
 LENGTHS = (SOURCE, 4, 7)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_and_loss(kind):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     out = model(**inputs)
     if kind == "span":
         assert out.start_logits.shape == out.end_logits.shape == (BATCH, SOURCE)
@@ -47,13 +47,13 @@ def test_logits_and_loss(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tuple_where_it_is_asked_for(kind):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     assert_close(model(**inputs, return_dict=False)[0], model(**inputs).loss)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_random_in_evaluation(kind):
-    model, inputs = model_of(kind, dropout=0.5), labelled(kind)
+    model, inputs = model_of(kind, dropout=0.5), labeled(kind)
     assert torch.equal(model(**inputs).loss, model(**inputs).loss)
     model.train()
     assert not torch.equal(model(**inputs).loss, model(**inputs).loss)
@@ -126,7 +126,7 @@ def test_the_future_is_not_seen():
 
 
 def test_the_decoders_loss_is_that_of_the_next_token():
-    model, inputs = model_of("decoder"), labelled("decoder")
+    model, inputs = model_of("decoder"), labeled("decoder")
     inputs["labels"][1, 6:] = IGNORED
     logits = model(inputs["input_ids"]).logits
     want = F.cross_entropy(
@@ -137,7 +137,7 @@ def test_the_decoders_loss_is_that_of_the_next_token():
 
 @pytest.mark.parametrize("kind", ["text", "image", "recurrent"])
 def test_targets_are_moved_by_one(kind):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     labels = inputs["labels"]
     labels[0, 4:] = IGNORED
     moved = model.prepare_decoder_input_ids_from_labels(labels)
@@ -152,7 +152,7 @@ def given_without_labels(inputs):
 
 
 def test_masked_tokens_alone_make_the_loss():
-    model, inputs = model_of("masked"), labelled("masked")
+    model, inputs = model_of("masked"), labeled("masked")
     inputs["labels"][:, ::2] = IGNORED
     logits, labels = model(inputs["input_ids"]).logits, inputs["labels"]
     want = -logits.log_softmax(-1).gather(2, labels.clamp(min=0)[..., None])[..., 0][labels != IGNORED].mean()
@@ -160,21 +160,21 @@ def test_masked_tokens_alone_make_the_loss():
 
 
 def test_a_count_of_labels_divides_the_sum():
-    model, inputs = model_of("masked"), labelled("masked")
+    model, inputs = model_of("masked"), labeled("masked")
     loss = model(**inputs).loss
     assert_close(model(**inputs, num_items_in_batch=2 * BATCH * SOURCE).loss, loss / 2)
     assert_close(model(**inputs, num_items_in_batch=torch.tensor(BATCH * SOURCE)).loss, loss)
 
 
 def test_no_labels_cost_nothing():
-    model, inputs = model_of("masked"), labelled("masked")
+    model, inputs = model_of("masked"), labeled("masked")
     loss = model(inputs["input_ids"], labels=torch.full_like(inputs["labels"], IGNORED)).loss
     loss.backward()
     assert loss == 0 and all(p.grad is None or not p.grad.any() for p in model.parameters())
 
 
 def test_an_answer_is_never_in_the_padding():
-    model, inputs = model_of("span"), labelled("span")
+    model, inputs = model_of("span"), labeled("span")
     out = model(**inputs, attention_mask=padded((SOURCE, 5, 10), "right"))
     assert (out.start_logits[1, 5:] == -torch.inf).all() and out.end_logits[1, :5].isfinite().all()
     scores = out.start_logits, out.end_logits
@@ -207,7 +207,7 @@ def test_every_number_reaches_the_layers(kind, norm):
     assert layer.feedforward.activation == "swiglu" and layer.feedforward.inner.bias is None
     assert isinstance(layer.attention_norm, torch.nn.RMSNorm) and layer.attention_norm.eps == 1e-3
     assert isinstance(model.decoder.embedding.norm, torch.nn.RMSNorm)
-    assert model(**labelled(kind)).loss.isfinite()
+    assert model(**labeled(kind)).loss.isfinite()
 
 
 def test_the_encoder_alone():
@@ -240,6 +240,10 @@ def test_patches_are_read_row_after_row():
          r"input_ids must be \(batch, tokens\), none 0, got \(11,\)"),
         ("decoder", lambda m: m(ids(SOURCE), padded([3] * 3, "left", 5)), ShapeError,
          r"attention_mask must be \(batch, tokens\) = \(3, 11\), with the tokens in the cache, got \(3, 5\)"),
+        ("decoder", lambda m: m(ids(5), torch.zeros(3, 5)), MaskError,
+         r"1 where a token is real .* got torch.float32 with .*: give \(mask == 0\).long\(\) where 0 means real"),
+        ("decoder", lambda m: m(ids(5), torch.full((3, 5), 2)), MaskError, "1 where a token is real"),
+        ("decoder", lambda m: m(ids(5), [1]), ShapeError, r"attention_mask must be \(batch, tokens\) .* got list"),
         ("decoder", lambda m: m(ids(42)), ArgumentError, "a learned table of 41 positions ends at position 40, got"),
         ("decoder", lambda m: m(ids(5), output_attentions=True), ArgumentError,
          r"run the model within rg.watch\(model\)"),
@@ -276,7 +280,7 @@ def test_a_start_token_is_needed(kind):
     with pytest.raises(
         ArgumentError, match="config.decoder_start_token_id must be set to train on labels, got None"
     ):
-        model(**labelled(kind))
+        model(**labeled(kind))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.small import IGNORED, IMAGE, KINDS, TARGET, TEXT, labelled
+from models.small import IGNORED, IMAGE, KINDS, TARGET, TEXT, labeled
 
 TRAINED = {
     "masked": {}, "span": {"segments": 2}, "decoder": {"positions": "rotary"}, "text": {"norm": "post"}, "image": IMAGE,
@@ -22,7 +22,7 @@ def test_a_few_texts_are_learned_by_heart(name):
     kind = KIND_OF.get(name, name)
     model, config, _ = KINDS[kind]
     numbers = TEXT | ({} if kind == "recurrent" else LAYERS) | {"width": 32} | TRAINED[name]
-    made, inputs = model(config(**numbers)), labelled(kind)
+    made, inputs = model(config(**numbers)), labeled(kind)
     if "labels" in inputs and kind != "decoder":
         inputs["labels"][:, -2:] = IGNORED
     if kind == "masked":

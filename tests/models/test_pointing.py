@@ -8,7 +8,7 @@ import transformers
 from torch.testing import assert_close
 
 import regard as rg
-from models.small import BATCH, PAD, POSITIONS, SOURCE, VOCABULARY, ids, labelled, model_of, padded
+from models.small import BATCH, PAD, POSITIONS, SOURCE, VOCABULARY, ids, labeled, model_of, padded
 from regard.errors import MaskError, ShapeError
 from regard.models import EncoderConfig, EncoderForPointing
 
@@ -30,7 +30,7 @@ def by_hand(model, inputs):
 
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-4), (torch.float64, 1e-11)])
 def test_gain_loss_and_gradients_are_those_of_a_softmax(dtype, near):
-    model, inputs = model_of("point").to(dtype), labelled("point")
+    model, inputs = model_of("point").to(dtype), labeled("point")
     double, _, weight = by_hand(model, inputs)
     gained = (weight * inputs["labels"]).sum(1)
     out = model(**inputs)
@@ -46,7 +46,7 @@ def test_gain_loss_and_gradients_are_those_of_a_softmax(dtype, near):
 
 
 def test_without_gains_the_states_are_read():
-    model, inputs = model_of("point"), labelled("point")
+    model, inputs = model_of("point"), labeled("point")
     _, hidden, weight = by_hand(model, inputs)
     del inputs["labels"]
     out = model(**inputs)
@@ -55,7 +55,7 @@ def test_without_gains_the_states_are_read():
 
 
 def test_places_alone_are_chosen_from():
-    model, inputs = model_of("point"), labelled("point")
+    model, inputs = model_of("point"), labeled("point")
     want = model(**inputs).gained
     elsewhere = inputs["labels"] + ~inputs["places"] * 1e6
     assert torch.equal(model(**inputs | {"labels": elsewhere}).gained, want)
@@ -70,7 +70,7 @@ def test_places_alone_are_chosen_from():
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_padding_changes_nothing(positions, side):
-    model, inputs = model_of("point", positions=positions), labelled("point")
+    model, inputs = model_of("point", positions=positions), labeled("point")
     mask = padded(LENGTHS, side)
     real = mask.bool()
     inputs["places"] = (inputs["places"] | (torch.arange(SOURCE) % 3 == 0)) & real
@@ -83,7 +83,7 @@ def test_padding_changes_nothing(positions, side):
 
 
 def test_a_watch_sees_one_query_that_crosses():
-    model, inputs = model_of("point"), labelled("point")
+    model, inputs = model_of("point"), labeled("point")
     _, _, weight = by_hand(model, inputs)
     plain = model(**inputs).gained
     with rg.watch(model, statistics=("entropy", "argmax"), keep="vectors") as record:
@@ -103,7 +103,7 @@ def test_a_watch_sees_one_query_that_crosses():
 
 def test_accumulated_batches_are_one_batch(tmp_path):
     pytest.importorskip("accelerate")
-    inputs, found = labelled("point"), []
+    inputs, found = labeled("point"), []
     data = [{name: tensor[i] for name, tensor in inputs.items()} for i in (0, 1)]
     for size, parts in ((2, 1), (1, 2)):
         torch.manual_seed(3)
@@ -130,7 +130,7 @@ def test_accumulated_batches_are_one_batch(tmp_path):
 )  # fmt: skip
 def test_what_must_hold(changed, error, message):
     with pytest.raises(error, match=message):
-        model_of("point")(**labelled("point") | changed)
+        model_of("point")(**labeled("point") | changed)
 
 
 def test_it_learns_to_point_at_a_marked_token():

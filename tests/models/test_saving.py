@@ -6,7 +6,7 @@ import transformers
 from torch.testing import assert_close
 
 import regard as rg
-from models.small import BATCH, KINDS, POSITIONS, VOCABULARY, given, labelled, model_of
+from models.small import BATCH, KINDS, POSITIONS, VOCABULARY, given, labeled, model_of
 from regard.errors import ArgumentError
 
 AUTO = {
@@ -41,7 +41,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_comes_back_bit_by_bit(kind, tmp_path):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     back = loaded(model, tmp_path, AUTO[kind])
     assert same(model, back) and back.config.to_diff_dict() == model.config.to_diff_dict()
     for mine, other in zip(model(**inputs).to_tuple(), back(**inputs).to_tuple(), strict=True):
@@ -50,7 +50,7 @@ def test_a_model_comes_back_bit_by_bit(kind, tmp_path):
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_positions_come_back(positions, tmp_path):
-    model, inputs = model_of("text", positions=positions), labelled("text")
+    model, inputs = model_of("text", positions=positions), labeled("text")
     assert torch.equal(loaded(model, tmp_path, AUTO["text"])(**inputs).logits, model(**inputs).logits)
 
 
@@ -59,7 +59,7 @@ def test_positions_come_back(positions, tmp_path):
 ])  # fmt: skip
 def test_recurrent_forms_come_back(score, order, cell, tmp_path):
     model = model_of("recurrent", score=score, order=order, cell=cell, layers=2, source_vocabulary=37)
-    inputs = labelled("recurrent")
+    inputs = labeled("recurrent")
     assert torch.equal(loaded(model, tmp_path, AUTO["recurrent"])(**inputs).logits, model(**inputs).logits)
 
 
@@ -142,7 +142,7 @@ def test_one_vocabulary_is_one_table(kind, hidden):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mean", [True, False])
 def test_a_vocabulary_grows(kind, mean, tmp_path):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     before = model(**inputs)
     model.resize_token_embeddings(VOCABULARY + 6, mean_resizing=mean)
     assert model.config.vocabulary == model.config.vocab_size == VOCABULARY + 6
@@ -188,7 +188,7 @@ def test_gpt2_is_as_large_as_it_is():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_types(kind, dtype, tmp_path):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     loss = model(**inputs).loss
     back = loaded(model, tmp_path, AUTO[kind], dtype=dtype)
     assert back.dtype == dtype

@@ -16,7 +16,7 @@ from models.small import (
     VOCABULARY,
     given,
     ids,
-    labelled,
+    labeled,
     model_of,
     padded,
 )
@@ -24,7 +24,7 @@ from models.small import (
 
 @pytest.mark.parametrize("kind", ["masked", "decoder", "text", "image"])
 def test_checkpoints_change_no_gradient(kind):
-    model, inputs = model_of(kind, dropout=0.1).train(), labelled(kind)
+    model, inputs = model_of(kind, dropout=0.1).train(), labeled(kind)
 
     def gradients():
         model.zero_grad()
@@ -73,7 +73,7 @@ def trainer(model, folder, data, collate=None, **how):
 @pytest.mark.parametrize("kind", KINDS)
 def test_trainer_trains_and_evaluates(kind, tmp_path):
     made = trainer(
-        model_of(kind).train(), tmp_path, rows(labelled(kind)), activation_checkpointing=kind != "recurrent"
+        model_of(kind).train(), tmp_path, rows(labeled(kind)), activation_checkpointing=kind != "recurrent"
     )
     before = made.evaluate()["eval_loss"]
     made.train()
@@ -82,7 +82,7 @@ def test_trainer_trains_and_evaluates(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["masked", "decoder", "text", "image", "recurrent"])
 def test_trainer_smooths_labels(kind, tmp_path):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     inputs["labels"][1, 5:] = IGNORED
     logits, labels = model(**inputs).logits, inputs["labels"]
     if kind in ("text", "image", "recurrent"):
@@ -97,7 +97,7 @@ def test_trainer_smooths_labels(kind, tmp_path):
 def test_accumulated_batches_are_one_batch(tmp_path):
     """Batches with unequal numbers of labels weigh by their labels, not by their number."""
     losses = []
-    inputs = labelled("text")
+    inputs = labeled("text")
     inputs["labels"][1, 2:] = IGNORED
     data = [{name: tensor[i] for name, tensor in inputs.items()} for i in (0, 1)]
     for size, steps in ((2, 1), (1, 2)):

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 import regard as rg
-from models.small import BATCH, DEPTH, HEADS, SOURCE, TARGET, given, ids, labelled, model_of, padded
+from models.small import BATCH, DEPTH, HEADS, SOURCE, TARGET, given, ids, labeled, model_of, padded
 from regard.nn import MultiHeadAttention
 
 LENGTHS = (SOURCE, 4, 7)
@@ -63,7 +63,7 @@ class Truth:
     ],
 )
 def test_every_head_with_the_entropies_of_float64(kind, want, side):
-    model, inputs = model_of(kind), labelled(kind)
+    model, inputs = model_of(kind), labeled(kind)
     if kind != "image":
         inputs["attention_mask"] = padded(LENGTHS, side)
     plain = model(**inputs).logits
@@ -143,4 +143,4 @@ def test_alignments_of_recurrent_models(score, order):
 def test_without_attention_there_is_nothing_to_see():
     model = model_of("recurrent", score=None)
     with pytest.raises(rg.RegardError, match="no attention call was seen"), rg.watch(model):
-        model(**labelled("recurrent"))
+        model(**labeled("recurrent"))

@@ -69,7 +69,7 @@ def textbook(module, x, source, allowed, bias=0.0, rotate=lambda q, k: (q, k)):
 )
 @pytest.mark.parametrize("source_width", [None, 13])
 @pytest.mark.parametrize(
-    "mask", [None, rg.causal(), rg.near(2, 1) | rg.tokens([3])], ids=lambda m: m and m.name
+    "mask", [None, rg.causal(), rg.near(2, 1) | rg.global_tokens([3])], ids=lambda m: m and m.name
 )
 def test_against_the_textbook(options, source_width, mask):
     module = layer(source_width=source_width, mask=mask, **options)
@@ -171,7 +171,7 @@ def test_the_projection_is_one_product_and_its_views_are_not_copied(monkeypatch)
     ],
     ids=str,
 )
-def test_float32_and_its_gradients_on_the_fast_roads(options):
+def test_float32_and_its_gradients_on_the_fast_paths(options):
     """The inputs are views of one product: the engine must read their strides."""
     module = layer(**options)
     fast = copy.deepcopy(module).float()

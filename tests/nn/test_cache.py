@@ -29,7 +29,7 @@ SCHEMES = {
     "rotary": lambda: {"positions": rg.nn.Rotary(4), "norm": "rms", "kv_heads": 2},
     "alibi": lambda: {"positions": rg.nn.Alibi(HEADS), "value_dim": 3},
     "relative": lambda: {"positions": rg.nn.Relative(HEADS, 5, buckets=None), "sink": True},
-    "window": lambda: {"mask": rg.causal() & (rg.near(3) | rg.tokens([0]))},
+    "window": lambda: {"mask": rg.causal() & (rg.near(3) | rg.global_tokens([0]))},
     "strided": lambda: {"mask": rg.causal() & rg.strided(3), "kv_heads": 1},
 }
 

@@ -126,7 +126,7 @@ def test_a_cosine_of_nothing_is_zero() -> None:
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: Tempered(Dot(), 0.0), "temperature must be a finite number above 0, got 0.0"),
-    (lambda: Tempered(Dot(), float("inf")), "temperature must be a finite number above 0, got inf"),
+    (lambda: Tempered(Dot(), float("inf")), "temperature must be a finite number, got inf"),
     (lambda: Additive(3, 4, 0), "hidden must be at least 1, got 0"),
     (lambda: Concat(0, 4, 5), "query_dim must be at least 1, got 0"),
     (lambda: General(3, heads=0), "heads must be at least 1, got 0"),

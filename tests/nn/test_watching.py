@@ -24,7 +24,9 @@ def seen(module, *args, **kwargs):
 SCHEMES = {
     "plain": lambda: {},
     "causal": lambda: {"mask": rg.causal(), "kv_heads": 2},
-    "sparse": lambda: {"mask": rg.causal() & (rg.near(2) | rg.strided(3) | rg.tokens([0]) | rg.random(1, 4))},
+    "sparse": lambda: {
+        "mask": rg.causal() & (rg.near(2) | rg.strided(3) | rg.global_tokens([0]) | rg.random_blocks(1, 4))
+    },
     "rotary": lambda: {"positions": rg.nn.Rotary(4), "norm": "rms"},
     "alibi": lambda: {"positions": rg.nn.Alibi(HEADS), "sink": True},
     "relative": lambda: {"positions": rg.nn.Relative(HEADS), "softcap": 3.0, "scale": 0.7},

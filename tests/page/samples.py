@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import regard
-from regard.axes import Sizes
 from regard.record import Call, Record
+from regard.shapes import Sizes
 from regard.spec import Spec
 
 SOURCE = '''def total(prices, rate):

@@ -71,7 +71,7 @@ PIXELS = """([x, y]) => { const c = document.querySelector('#large .map'), at = 
 return [...c.getContext('2d').getImageData(...at, 5, 5).data] }"""
 
 
-def test_the_colour_under_the_pointer_follows_the_weight(show, decoder):
+def test_the_color_under_the_pointer_follows_the_weight(show, decoder):
     with show(decoder, quiet=False, color_scheme="light") as page:  # the browser remarks on reading pixels
         page.locator(".tile").nth(13).click()
         page.locator("#large").scroll_into_view_if_needed()

@@ -45,7 +45,7 @@ def pictures(html):
     return [(kind, base64.b64decode(content)) for kind, content in found]
 
 
-def as_grey(content, size):
+def as_gray(content, size):
     image = Image.open(BytesIO(content)).convert("L").resize(size)
     return np.asarray(image, np.float64)
 
@@ -89,7 +89,7 @@ def test_a_small_picture_looks_like_the_large_one(drawn):
     size = Image.open(truth).size
     assert kind == "png" and len(content) < 0.7 * len(truth.getvalue())
     assert Image.open(BytesIO(content)).size == size
-    assert np.abs(as_grey(content, size) - as_grey(truth.getvalue(), size)).mean() < 1
+    assert np.abs(as_gray(content, size) - as_gray(truth.getvalue(), size)).mean() < 1
     assert len(small) < len(large)
 
 
@@ -135,7 +135,7 @@ def test_a_browser_draws_what_matplotlib_draws(opened, record, drawn, scheme):
         seen = page.locator(".figures img").first.screenshot()
     size = (151, 139)
     inner = np.s_[3:-3, 3:-3]  # less the rounded corners
-    shown, wanted = (as_grey(content, size)[inner] for content in (seen, truth.getvalue()))
+    shown, wanted = (as_gray(content, size)[inner] for content in (seen, truth.getvalue()))
     assert wanted.std() > 10 and np.corrcoef(shown.ravel(), wanted.ravel())[0, 1] > 0.97
 
 

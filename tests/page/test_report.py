@@ -13,12 +13,12 @@ import regard
 from page import samples
 from page.reading import contents, parse
 from regard.errors import ArgumentError, RecordError
-from regard.heads import table
-from regard.observation import Map
 from regard.page import report
 from regard.page.encode import F16_ERROR, LOG8_ERROR
 from regard.record import Record
-from regard.statistics import TABLE
+from regard.record.table import table
+from regard.statistics.observation import Map
+from regard.statistics.table import TABLE
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,10 @@ def test_a_record_of_few_statistics_has_a_report():
     call = samples.call("layers.0", torch.randn(1, 2, 5, 5), statistics=["entropy", "allowed"])
     found = contents(report(Record([call]))).description
     assert set(found["columns"]) == {"entropy", "entropy_fraction", "allowed"}
-    for less in ({"allowed": None}, {"allowed": None, "entropy": None, "map": None}):
+    for less in (
+        {"allowed": None, "attends": None},
+        {"allowed": None, "attends": None, "entropy": None, "map": None},
+    ):
         found = contents(report(Record([replace(call, **less)]))).description
         assert found["columns"] == []  # which queries count is not known
         assert set(found["calls"][0]["series"]) == {"step"}

@@ -25,11 +25,11 @@ def slowly(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 
 
 def run(folder: str, model: torch.nn.Module, collate: object = collate) -> Run:
-    """Train it: dropout, hidden tokens, evaluations and probes are all on."""
-    recipe = tiny.recipe(steps=29, save_every=EVERY, evaluate_every=3, accumulation=2)
+    """Train it: dropout, hidden tokens, evaluations and looks are all on."""
+    recipe = tiny.recipe(max_steps=29, save_steps=EVERY, eval_steps=3, gradient_accumulation_steps=2)
     return train(
-        model, recipe, tiny.texts(23), folder=folder, evaluation=tiny.texts(7, 1), collate=collate, probe=tiny.probe(),
-        progress=False,
+        model, recipe, tiny.texts(23), folder=folder, evaluation=tiny.texts(7, 1), collate=collate,
+        monitor=tiny.monitor(), progress=False,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.training import Life, checkpoints
+from regard.training import History, checkpoints
 from training import devices
 
 TESTS = Path(__file__).parents[1]
@@ -28,15 +28,16 @@ def test_two_processes_train_as_one(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     for rank in (0, 1):
+        assert json.loads((tmp_path / "two" / f"left-{rank}.json").read_text()) is False
         curves = json.loads((tmp_path / "two" / f"curves-{rank}.json").read_text())
         for name, values in curves.items():
             expected = getattr(alone, name)
             assert {int(step): value for step, value in values.items()} == pytest.approx(
                 expected, rel=1e-4
             ), name
-    life = Life.load(tmp_path / "two" / "life.safetensors")
-    assert life.steps == alone.life.steps
-    assert torch.allclose(life.values, alone.life.values, atol=1e-4)
+    history = History.load(tmp_path / "two" / "history.safetensors")
+    assert history.steps == alone.history.steps
+    assert torch.allclose(history.values, alone.history.values, atol=1e-4)
     latest = checkpoints.latest(tmp_path / "two")
     assert latest == tmp_path / "two" / "checkpoint-13"
     assert {"rng_state_0.pth", "rng_state_1.pth"} <= set(

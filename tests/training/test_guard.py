@@ -83,7 +83,7 @@ def test_a_gradient_is_named_with_its_step(tmp_path):
 
 
 def test_a_part_of_a_split_batch_is_found(tmp_path):
-    message, step = stopped(poisoned(3e38), tmp_path, accumulation=2)
+    message, step = stopped(poisoned(3e38), tmp_path, gradient_accumulation_steps=2)
     assert message.startswith(f"step {(step + 1) // 2}: ")
     assert "the output of transformer.h.0.ln_1" in message
 
@@ -104,7 +104,9 @@ def test_a_parameter_is_named(tmp_path):
 
 
 def test_a_learning_rate_that_is_too_large_is_found_in_the_parameters(tmp_path):
-    message, _ = stopped(tiny.gpt(), tmp_path, tiny.texts(23), learning_rate=1e38, warmup=0, clipping=None)
+    message, _ = stopped(
+        tiny.gpt(), tmp_path, tiny.texts(23), learning_rate=1e38, warmup_ratio=0, max_grad_norm=None
+    )
     assert "step 2: the loss must be finite" in message
 
 

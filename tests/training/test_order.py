@@ -52,7 +52,7 @@ def test_every_update_sees_a_full_batch_of_the_stream(tmp_path):
         return batch
 
     data = tiny.texts(5)
-    train(tiny.gpt(), tiny.recipe(steps=4), data, collate=collate, folder=tmp_path, progress=False)
+    train(tiny.gpt(), tiny.recipe(max_steps=4), data, collate=collate, folder=tmp_path, progress=False)
     stream = Shuffled(data, 24, 0)
     expected = torch.stack([stream[place][1]["input_ids"] for place in range(24)])
     assert [len(batch) for batch in seen] == [6, 6, 6, 6]

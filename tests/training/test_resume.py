@@ -1,5 +1,6 @@
 """A run that was killed goes on as if it had not been; a checkpoint that is not whole is never used in silence."""
 
+import json
 import os
 import shutil
 import signal
@@ -12,8 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from regard import files
 from regard.errors import TrainingError
-from regard.training import Life, checkpoints, train
+from regard.files import sealing
+from regard.training import History, checkpoints, train
 from training import killed, tiny
 
 TESTS = Path(__file__).parents[1]
@@ -41,10 +44,12 @@ def stopped(ended, tmp_path):
 
 
 def go_on(folder, **settings):
-    return train(tiny.gpt(), tiny.recipe(steps=10), tiny.texts(23), folder=folder, progress=False, **settings)
+    return train(
+        tiny.gpt(), tiny.recipe(max_steps=10), tiny.texts(23), folder=folder, progress=False, **settings
+    )
 
 
-def same_life(one, other):
+def same_history(one, other):
     assert (one.steps, one.pictured, one.layers) == (other.steps, other.pictured, other.layers)
     assert torch.equal(one.values, other.values)
     assert all(torch.equal(a, b) for a, b in zip(one.maps, other.maps, strict=True))
@@ -73,8 +78,8 @@ def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path):
     assert (run.losses, run.evaluations, run.rates, run.norms) == (
         expected.losses, expected.evaluations, expected.rates, expected.norms,
     )  # fmt: skip
-    same_life(run.life, expected.life)
-    same_life(Life.load(tmp_path / "life.safetensors"), expected.life)
+    same_history(run.history, expected.history)
+    same_history(History.load(tmp_path / "history.safetensors"), expected.history)
 
 
 @pytest.mark.parametrize("step", [25, 29])
@@ -87,12 +92,12 @@ def test_every_checkpoint_leads_to_the_same_end(whole, tmp_path, step):
     run = killed.run(str(tmp_path), model)
     assert run.resumed == step and tiny.same(tiny.weights(model), tiny.weights(undisturbed))
     assert run.losses == expected.losses and run.evaluations == expected.evaluations
-    same_life(run.life, expected.life)
+    same_history(run.history, expected.history)
 
 
-def test_a_probe_that_comes_later_begins_there(stopped):
+def test_a_monitor_that_comes_later_begins_there(stopped):
     shutil.rmtree(stopped / "checkpoint-10")
-    assert go_on(stopped, probe=tiny.probe()).life.steps == (5, 6, 7, 8, 10)
+    assert go_on(stopped, monitor=tiny.monitor()).history.steps == (5, 6, 7, 8, 10)
 
 
 def test_checkpoints_are_safetensors_and_as_many_as_said(stopped):
@@ -135,16 +140,16 @@ def test_a_run_goes_on_from_the_checkpoint_before(stopped):
     cut(stopped / "checkpoint-10" / "model.safetensors")
     model = tiny.gpt()
     with pytest.warns(UserWarning, match="The run goes on from checkpoint-5 instead") as said:
-        run = train(model, tiny.recipe(steps=10), tiny.texts(23), folder=stopped, progress=False)
+        run = train(model, tiny.recipe(max_steps=10), tiny.texts(23), folder=stopped, progress=False)
     assert run.resumed == 5 and tiny.same(tiny.weights(model), expected)
     assert [str(each.filename) for each in said if "goes on" in str(each.message)] == [__file__]
-    assert checkpoints.fault(stopped / "checkpoint-10") is None
+    assert sealing.broken(stopped / "checkpoint-10") is None
 
 
 def test_an_unfinished_checkpoint_is_passed_over(stopped):
     (stopped / "checkpoint-10" / checkpoints.SEAL).unlink()
     with pytest.warns(
-        UserWarning, match=r"checkpoint-10/seal.json: is missing, so the checkpoint was never completed"
+        UserWarning, match=r"checkpoint-10/seal.json: is missing, so the folder was never completed"
     ):
         assert checkpoints.latest(stopped) == stopped / "checkpoint-5"
     shutil.rmtree(stopped / "checkpoint-5")
@@ -166,14 +171,50 @@ def test_a_run_does_not_begin_anew_over_damaged_checkpoints(stopped):
     ("text", "message"),
     [
         ("{", "is damaged"),
-        ("[]", "is damaged"),
-        ('{"format": "regard-checkpoint", "version": 1, "files": {"a": 1}}', "is damaged"),
-        ('{"format": "regard-checkpoint", "version": 9, "files": {}}', "is no seal that this Regard reads"),
+        ("[]", "is no seal of Regard"),
+        ('{"format": "regard-seal", "version": 1, "files": {}}', "is altered: must begin with"),
+        ('{"format": "regard-seal", "version": 9, "files": {}}', "has format version 9, this Regard reads 1"),
+        ('{"format": "regard-recipe", "version": 1}', "is no seal of Regard"),
     ],
 )
 def test_a_damaged_seal_is_named(stopped, text, message):
     (stopped / "checkpoint-10" / checkpoints.SEAL).write_text(text)
-    assert f"checkpoint-10/seal.json: {message}" in checkpoints.fault(stopped / "checkpoint-10")
+    assert f"checkpoint-10/seal.json: {message}" in sealing.broken(stopped / "checkpoint-10")
+
+
+@pytest.mark.parametrize(
+    "listed", ["3", '{"a": 1}', '{"a": {"bytes": 1}}', '{"a": {"bytes": "1", "sha256": ""}}']
+)
+def test_a_seal_that_lists_nonsense_is_named(stopped, listed):
+    content = sealing.document(sealing.FOLDER, {"files": json.loads(listed)})
+    (stopped / "checkpoint-10" / checkpoints.SEAL).write_bytes(content)
+    assert "must be" in sealing.broken(stopped / "checkpoint-10")
+
+
+def test_a_run_does_not_begin_anew_over_damaged_seals(stopped):
+    for step in (5, 10):
+        path = stopped / f"checkpoint-{step}" / checkpoints.SEAL
+        path.write_bytes(path.read_bytes().replace(b'"bytes": 1', b'"bytes": 2', 1))
+    with pytest.raises(TrainingError, match="there is none: .*seal.json: is cut short or altered"):
+        go_on(stopped)
+
+
+def test_what_a_killed_run_left_is_removed_and_what_another_runs_is_not(stopped):
+    unfinished = stopped / "checkpoint-10"
+    (unfinished / checkpoints.SEAL).unlink()
+    (unfinished / ".tmp5Xa2").write_text("half of the weights")
+    with (
+        files.one_at_a_time(stopped),
+        pytest.warns(UserWarning, match="goes on from checkpoint-5"),
+        pytest.raises(
+            TrainingError, match="one process must train into a folder at a time, and another one does"
+        ),
+    ):
+        go_on(stopped)
+    assert (unfinished / ".tmp5Xa2").exists()
+    with pytest.warns(UserWarning, match="goes on from checkpoint-5"):
+        go_on(stopped)
+    assert not (unfinished / ".tmp5Xa2").exists() and sealing.broken(unfinished) is None
 
 
 def test_another_recipe_is_another_run(stopped):
@@ -182,7 +223,7 @@ def test_another_recipe_is_another_run(stopped):
     ):
         train(
             tiny.gpt(),
-            tiny.recipe(steps=10, learning_rate=0.01),
+            tiny.recipe(max_steps=10, learning_rate=0.01),
             tiny.texts(23),
             folder=stopped,
             progress=False,

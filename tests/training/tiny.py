@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
-from regard.training import Probe, Recipe
+from regard.training import Monitor, Recipe
 
 VOCABULARY, LENGTH, LAYERS, HEADS, WIDTH = 31, 13, 2, 3, 24
 
@@ -48,14 +48,14 @@ def batch(count: int, seed: int = 3) -> dict[str, Tensor]:
     return {"input_ids": torch.stack([text["input_ids"] for text in texts(count, seed)])}
 
 
-def probe(**settings: Any) -> Probe:
-    """A probe of five texts."""
-    return Probe(batch(5), **settings)
+def monitor(**settings: Any) -> Monitor:
+    """A monitor of five texts."""
+    return Monitor(batch(5), **settings)
 
 
 def recipe(**settings: Any) -> Recipe:
     """Seventeen steps; the data of 23 texts is gone through several times."""
-    return Recipe(**({"steps": 17, "batch": 6, "log_every": 1, "save_every": 5} | settings))
+    return Recipe(**({"max_steps": 17, "batch_size": 6, "logging_steps": 1, "save_steps": 5} | settings))
 
 
 def weights(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -13,18 +13,17 @@ from torch._subclasses import FakeTensorMode
 from transformers.modeling_utils import AttentionInterface
 
 import regard
-from regard.errors import ArgumentError, WatchError
+from regard.errors import ArgumentError, UnseenWarning, WatchError
 from watch.families import FAMILIES
 
 LLAMA = FAMILIES["Llama"]
 
 
 class HiddenAttention(nn.Module):
-    """Attention whose weights are made by hand, where nobody sees them."""
+    """Attention whose weights are made without a softmax."""
 
     def forward(self, x: Tensor) -> Tensor:
-        scores = (x @ x.mT).exp()
-        return (scores / scores.sum(-1, keepdim=True)) @ x
+        return (x @ x.mT).sigmoid() @ x
 
 
 class Plain(nn.Module):
@@ -46,15 +45,24 @@ X = torch.randn(2, 5, 4)
 
 def test_attention_that_is_not_seen() -> None:
     module = Both()
-    with pytest.raises(WatchError) as error, regard.watch(module):
+    reason = "products of scores that no softmax was made of with other tensors"
+    with (
+        pytest.warns(UnseenWarning, match=f"1 modules that may attend .hidden: {reason}"),
+        regard.watch(module) as record,
+    ):
         module(X)
-    assert str(error.value) == (
-        "hidden (HiddenAttention) ran, but no attention call was seen in it: its kernel shows neither query and key "
-        "nor weights. Ways out: leave it out with layers=…"
-    )
-    with regard.watch(module, layers="plain") as record:
-        module(X)
-    assert len(record) == 1
+    assert len(record) == 1 and record.unseen == {"hidden": reason}
+    with (
+        pytest.raises(
+            WatchError, match=f"HiddenAttention ran, .*: HiddenAttention shows {reason}, or layers"
+        ),
+        regard.watch(module.hidden),
+    ):
+        module.hidden(X)
+    for layers in ("plain", "!hidden", ["plain", "!hid*"]):
+        with regard.watch(module, layers=layers) as record:
+            module(X)
+        assert len(record) == 1 and not record.unseen
 
 
 def test_a_branch_that_is_not_taken_is_no_error() -> None:
@@ -122,6 +130,11 @@ def kernel(
     **rest: Any,
 ) -> Any:
     """A kernel of its own: nothing of what it does is seen."""
+    with torch._C.DisableTorchFunction():
+        return by_hand(query, key, value, temperature, rest)
+
+
+def by_hand(query: Tensor, key: Tensor, value: Tensor, temperature: float, rest: dict[str, Any]) -> Any:
     scaling = rest.get("scaling") or query.shape[-1] ** -0.5
     key, value = (part.repeat_interleave(query.shape[1] // key.shape[1], 1) for part in (key, value))
     scores = query @ key.mT * (scaling / temperature)
@@ -172,20 +185,49 @@ class Tempered(nn.Module):
 
 @pytest.mark.usefixtures("with_kernel")
 def test_an_unknown_argument_counts_only_if_it_changes_something() -> None:
-    harmless, harmful, unknowable = Tempered(1.0), Tempered(3.0), Tempered(1.0, dropout=0.5)
-    with regard.watch(harmless) as record:
-        harmless(X)
-    assert len(record) == 1
-    with (
-        pytest.raises(
-            WatchError, match=r"does not explain its output; .* does not know: temperature\. Ways out"
-        ),
-        regard.watch(harmful),
-    ):
-        harmful(X)
-    hidden = "dropout hides whether .* does not know: temperature"
-    with pytest.raises(WatchError, match=hidden), regard.watch(unknowable):
-        unknowable(X)
+    harmless, harmful = (
+        (Tempered(1.0), Tempered(1.0, dropout=0.5)),
+        (Tempered(3.0), Tempered(3.0, dropout=0.5)),
+    )
+    for module in harmless:
+        torch.manual_seed(3)
+        want = module(X), torch.rand(())
+        torch.manual_seed(3)
+        with regard.watch(module) as record:
+            got = module(X), torch.rand(())
+        assert len(record) == 1 and all(map(torch.equal, want, got))
+    message = r"does not explain its output; .* does not know: temperature\. Ways out"
+    for module in harmful:
+        with pytest.raises(WatchError, match=message), regard.watch(module):
+            module(X)
+
+
+def seen_by_hand(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Any,
+    *,
+    temperature: float,
+    **rest: Any,
+) -> Any:
+    return by_hand(query, key, value, temperature, rest)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_registered_function_in_python_is_read_by_its_weights(dropout: float) -> None:
+    AttentionInterface.register("own_kernel", seen_by_hand)
+    try:
+        module = Tempered(3.0, dropout)
+        with regard.watch(module) as record:
+            module(X)
+    finally:
+        del AttentionInterface._global_mapping["own_kernel"]
+    scores = (X @ X.mT).double() / 6
+    hidden = torch.ones(5, 5, dtype=torch.bool).triu(1)
+    want = scores.masked_fill(hidden, -torch.inf).softmax(-1).sum(1)
+    torch.testing.assert_close(record[0].received[:, 0].double(), want, atol=1e-6, rtol=0)
 
 
 def through_torch(

@@ -22,31 +22,31 @@ OWN_WEIGHTS = {
 }  # one implementation only, which makes the weights itself
 NO_SDPA = {"Gemma2", "GptOss"}
 CASES = [
-    (name, road, padding)
+    (name, path, padding)
     for name, family in FAMILIES.items()
-    for road in ("eager", "sdpa")
+    for path in ("eager", "sdpa")
     for padding in (None, "left", "right")
-    if not (road == "sdpa" and name in OWN_WEIGHTS | NO_SDPA)
+    if not (path == "sdpa" and name in OWN_WEIGHTS | NO_SDPA)
     if not (padding and family.kind in ("image", "speech"))  # which have no padding
 ]
 
 
 def run(
-    family: Family, road: str, dtype: torch.dtype, padding: str | None
+    family: Family, path: str, dtype: torch.dtype, padding: str | None
 ) -> tuple[list[Tensor], list[Tensor]]:
     """Outputs of the model, and the scores of its softmaxes if it has any."""
     with recorded() as scores, torch.no_grad():
-        outputs = family.build(road).to(dtype)(**family.inputs(dtype, padding)).to_tuple()
+        outputs = family.build(path).to(dtype)(**family.inputs(dtype, padding)).to_tuple()
     return [part for part in outputs if isinstance(part, Tensor)], scores
 
 
-@pytest.mark.parametrize(("name", "road", "padding"), CASES)
+@pytest.mark.parametrize(("name", "path", "padding"), CASES)
 def test_outputs_are_the_same_bits_and_statistics_those_of_the_eager_weights(
-    name: str, road: str, padding: str | None, tmp_path: Path
+    name: str, path: str, padding: str | None, tmp_path: Path
 ) -> None:
     family = FAMILIES[name]
-    plain, _ = run(family, road, torch.float32, padding)
-    model = family.build(road)
+    plain, _ = run(family, path, torch.float32, padding)
+    model = family.build(path)
     with torch.no_grad(), regard.watch(model) as record:
         watched = [
             part for part in model(**family.inputs(padding=padding)).to_tuple() if isinstance(part, Tensor)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 import regard
-from regard.observation import ROWS
-from regard.statistics import group, local
+from regard.statistics.observation import ROWS
+from regard.statistics.table import group, local
 from watch.families import BATCH, FAMILIES, LENGTH
 
 GPT2, T5 = FAMILIES["GPT2"], FAMILIES["T5"]

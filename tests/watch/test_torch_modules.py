@@ -174,7 +174,7 @@ def test_multihead_attention(masks: str, batch_first: bool, need_weights: bool, 
     nn.init.normal_(module.in_proj_bias)
     x = torch.randn(BATCH, QUERIES, width) if batch_first else torch.randn(QUERIES, BATCH, width)
     given = MASKS[masks]
-    with torch.set_grad_enabled(training):  # without gradients torch takes its fused road
+    with torch.set_grad_enabled(training):  # without gradients torch takes its fused path
         record = watched(module, x, x, x, need_weights=need_weights, average_attn_weights=False, **given)
     with torch.no_grad():
         exact = copy.deepcopy(module).double().eval()

@@ -120,24 +120,154 @@ def test_a_column_for_a_learned_sink(moved: bool) -> None:
     torch.testing.assert_close(record[0].received, joint[..., :-1].sum(2))
 
 
-def test_weights_that_are_taken_apart_are_an_error_where_they_are_attention() -> None:
-    class LocalAttention(Own):
-        pass
+class LocalAttention(Own):
+    """One that says of itself that it is attention."""
 
-    halves = lambda s, v: s.softmax(-1)[..., :3] @ v[..., :3, :] + s.softmax(-1)[..., 3:] @ v[..., 3:, :]  # noqa: E731
+
+def test_weights_that_are_taken_apart_are_an_error_where_they_are_attention() -> None:
     scores, value = torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM)
+    every_other = lambda s, v: s.softmax(-1)[..., ::2] @ v[..., ::2, :]  # noqa: E731
     message = r"LocalAttention .* its weights are taken apart \(__getitem__\) before they multiply values"
-    module = LocalAttention(halves)
+    module = LocalAttention(every_other)
     with pytest.raises(WatchError, match=message), regard.watch(module):
         module(scores, value)
-    module = LocalAttention(
-        lambda s, v: torch.einsum("bhqk,bhkd->bhqd", s.softmax(-1)[..., 2:], v[..., 2:, :])
-    )
-    with pytest.raises(WatchError, match=message), regard.watch(module):
-        module(scores, value)
-    plain = Own(halves)
+    plain = Own(every_other)
     with pytest.raises(WatchError, match="Own ran, but no attention call was seen"), regard.watch(plain):
         plain(scores, value)
+
+
+def ends(s: Tensor, v: Tensor) -> Tensor:
+    """The columns in the middle multiply nothing."""
+    w = s.softmax(-1)
+    return w[..., :2] @ v[..., :2, :] + w[..., 5:] @ v[..., 5:, :]
+
+
+def test_columns_in_the_middle_that_multiply_nothing_are_an_error() -> None:
+    module = LocalAttention(ends)
+    with pytest.raises(WatchError, match="columns in the middle"), regard.watch(module):
+        module(torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM))
+
+
+def halves(s: Tensor, v: Tensor) -> Tensor:
+    w = s.softmax(-1)
+    return w[..., :3] @ v[..., :3, :] + w[..., 3:] @ v[..., 3:, :]
+
+
+def dropped_halves(s: Tensor, v: Tensor) -> Tensor:
+    first, second = F.dropout(s.softmax(-1), 0.5).split([4, 3], -1)
+    return first @ v[..., :4, :] + second @ v[..., 4:, :]
+
+
+def halves_dropped(s: Tensor, v: Tensor) -> Tensor:
+    w = s.softmax(-1)
+    first = F.dropout(w.narrow(-1, 0, 3), 0.5) @ v[..., :3, :]
+    return first + F.dropout(w.narrow(-1, 3, 4), 0.5) @ v[..., 3:, :]
+
+
+@pytest.mark.parametrize("way", [halves, dropped_halves, halves_dropped])
+def test_weights_whose_columns_multiply_values_in_pieces_are_one_call(
+    way: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    """As in Pegasus-X: global tokens first, then those of the block."""
+    scores, value = torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM)
+    torch.testing.assert_close(seen_with_chance(way, scores, value), entropy(scores))
+
+
+def seen_with_chance(way: Callable[[Tensor, Tensor], Tensor], scores: Tensor, value: Tensor) -> Tensor:
+    """The entropies of the only call; its row sums are 1, or not told as it is a softmax."""
+    module = LocalAttention(way, HEADS)
+    torch.manual_seed(3)
+    want = module(scores, value)
+    torch.manual_seed(3)
+    with regard.watch(module) as record:
+        got = module(scores, value)
+    assert torch.equal(want, got) and len(record) == 1 and record[0].normalized
+    return record[0].entropy
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_leading_columns_that_are_cut_off_leave_rows_below_1(dropout: float) -> None:
+    """As with learned sinks that stand first: the keys keep their places, and `row_sum` tells what the sinks took."""
+    query, value = torch.randn(BATCH, HEADS, KEYS, DIM), torch.randn(BATCH, HEADS, KEYS, DIM)
+    sink = torch.tensor([0.5, -1.0, 2.0]).view(1, HEADS, 1, 1).expand(BATCH, -1, KEYS, -1)
+
+    def attend(q: Tensor, v: Tensor) -> Tensor:
+        w = torch.cat((sink, q @ q.mT), -1).softmax(-1)[..., 1:]
+        return F.dropout(w, dropout) @ v
+
+    module = LocalAttention(attend, HEADS)
+    with regard.watch(module) as record:
+        module(query, value)
+    (call,) = record
+    w = torch.cat((sink, query @ query.mT), -1).softmax(-1)[..., 1:]
+    assert not call.normalized and call.placed and call.kind == "self"
+    torch.testing.assert_close(call.row_sum, w.sum(-1))
+    torch.testing.assert_close(call.received, w.sum(2))
+    torch.testing.assert_close(call.max_weight, w.amax(-1))
+
+
+def test_columns_cut_off_that_are_no_sink_have_no_place() -> None:
+    """The second half of the keys, as many as queries: nobody knows which tokens they are."""
+    query, value = torch.randn(BATCH, HEADS, 4, DIM), torch.randn(BATCH, HEADS, 8, DIM)
+    module = LocalAttention(lambda q, v: (q @ v.mT).softmax(-1)[..., 4:] @ v[..., 4:, :], HEADS)
+    with regard.watch(module) as record:
+        module(query, value)
+    (call,) = record
+    torch.testing.assert_close(call.row_sum, (query @ value.mT).softmax(-1)[..., 4:].sum(-1))
+    assert not call.placed and call.distance is None
+
+
+def banded(s: Tensor, v: Tensor) -> Tensor:
+    """Each row shifted by one, as a sliding window's weights are laid out over the keys of a block."""
+    w = s.softmax(-1)
+    w = F.pad(w, (0, QUERIES)).flatten(-2)[..., :-QUERIES]
+    band = w.unflatten(-1, (QUERIES, KEYS + QUERIES - 1))
+    return band @ F.pad(v, (0, 0, 0, QUERIES - 1))
+
+
+def test_weights_that_are_laid_out_in_bands_are_read_row_by_row() -> None:
+    """As in Longformer: each row's numbers stand elsewhere, so where the keys are is not known."""
+    scores, value = torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM)
+    module = LocalAttention(banded, HEADS)
+    with regard.watch(module) as record:
+        module(scores, value)
+    (call,) = record
+    torch.testing.assert_close(call.entropy, entropy(scores))
+    assert not call.placed and call.distance is None
+
+
+def test_bands_whose_numbers_were_changed_are_an_error() -> None:
+    def changed(s: Tensor, v: Tensor) -> Tensor:
+        w = F.pad(s.softmax(-1), (0, QUERIES)).flatten(-2)[..., :-QUERIES]
+        return (w.unflatten(-1, (QUERIES, KEYS + QUERIES - 1)) * 2) @ F.pad(v, (0, 0, 0, QUERIES - 1))
+
+    module = LocalAttention(changed, HEADS)
+    with pytest.raises(WatchError, match="taken apart"), regard.watch(module):
+        module(torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM))
+
+
+def test_blocks_have_the_heads_of_the_module() -> None:
+    """Weights `(batch, heads, blocks, queries, keys)`: the blocks are of the batch, the heads are heads."""
+    scores, value = torch.randn(BATCH, HEADS, 4, QUERIES, KEYS), torch.randn(BATCH, HEADS, 4, KEYS, DIM)
+    module = LocalAttention(lambda s, v: s.softmax(-1) @ v, HEADS)
+    with regard.watch(module) as record:
+        module(scores, value)
+    size = record[0].sizes
+    assert (size.batch, size.heads, size.queries, size.keys) == (4 * BATCH, HEADS, QUERIES, KEYS)
+    torch.testing.assert_close(record[0].entropy, entropy(scores).transpose(1, 2).flatten(0, 1))
+
+
+def test_a_softmax_by_way_of_logsumexp() -> None:
+    """As in Reformer: exp(x − ln Σ eˣ)."""
+    own = lambda s, v: torch.exp(s - torch.logsumexp(s, -1, keepdim=True)) @ v  # noqa: E731
+    scores, value = torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM)
+    torch.testing.assert_close(seen(own, scores, value, HEADS), entropy(scores))
+
+
+def test_a_softmax_that_gates_is_named_as_such() -> None:
+    module = LocalAttention(lambda s, v: (s.softmax(1)[..., None] * v).sum(1))
+    with pytest.raises(WatchError, match="multiplies values one by one"), regard.watch(module):
+        module(torch.randn(BATCH, KEYS), torch.randn(BATCH, KEYS, DIM))
 
 
 class Router(nn.Module):
@@ -160,9 +290,7 @@ def test_softmaxes_that_are_no_attention() -> None:
     module = Router()
     with pytest.raises(WatchError, match="Router ran, but no attention call was seen"), regard.watch(module):
         module(torch.randn(BATCH, QUERIES, KEYS))
-    log_likelihood = Own(
-        lambda s, v: s.softmax(-1).log().sum() + (s.softmax(-1) + 1) @ v
-    )  # not weights any more
+    log_likelihood = Own(lambda s, v: s.softmax(-1).log().sum() + v)
     with pytest.raises(WatchError, match="no attention call was seen"), regard.watch(log_likelihood):
         log_likelihood(torch.randn(BATCH, QUERIES, KEYS), torch.randn(BATCH, KEYS, DIM))
 
@@ -206,5 +334,5 @@ def test_weights_and_scores_are_let_go_at_once() -> None:
         model(torch.randn(BATCH, HEADS, QUERIES, KEYS), torch.randn(BATCH, HEADS, KEYS, DIM))
         gc.collect()
         counts.append(sum(reference() is not None for reference in alive))
-    # Weights that nothing was multiplied with yet could still be used by the module around them, but not after it.
-    assert len(record) == 2 and len(alive) == 4 and counts == [0, 0, 1, 0]
+    # What a module does not return is let go with it.
+    assert len(record) == 2 and len(alive) == 4 and counts == [0, 0, 0, 0]

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from regard.checks.arguments import checked, module
 from regard.errors import ArgumentError
 
 
+@checked
 def gradient_norms(model: nn.Module, parts: Mapping[str, nn.Module] | None = None) -> dict[str, float]:
     """L2 norm of the gradients that a backward pass has left in a model's parameters.
 
@@ -25,7 +27,9 @@ def gradient_norms(model: nn.Module, parts: Mapping[str, nn.Module] | None = Non
     """
     if all(parameter.grad is None for parameter in model.parameters()):
         raise ArgumentError("gradient_norms must come after loss.backward(), got a model without gradients")
-    named = dict(model.named_children()) if parts is None else dict(parts)
+    named = dict(model.named_children())
+    if parts is not None:
+        named = {str(name): module(f"parts[{name!r}]", part) for name, part in parts.items()}
     return {name: _norm(part) for name, part in {"all": model, **named}.items()}
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from regard.checks.arguments import check_fields, checked
 from regard.errors import ArgumentError
 from regard.nn.linear import CHUNK
 from regard.nn.lowrank import ITERATIONS
@@ -33,6 +34,7 @@ class Setting:
     hidden: int = 64
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if min(self.heads, self.dim, self.window, self.rank, self.hidden) < 1:
             raise ArgumentError(f"the numbers of a setting must be at least 1, got {self}")
 
@@ -65,6 +67,7 @@ class Exponent:
     lengths: tuple[int, ...]
 
 
+@checked
 def predicted(mechanism: str, tokens: int, setting: Setting | None = None) -> Cost:
     """Operations and bytes of one forward call of self-attention, from its formula.
 
@@ -85,6 +88,7 @@ def predicted(mechanism: str, tokens: int, setting: Setting | None = None) -> Co
     return Cost(setting.heads * operations, setting.heads * numbers * FLOAT)
 
 
+@checked
 def exponent(lengths: Sequence[int], values: Sequence[float], *, longest: int | None = None) -> Exponent:
     """The power with which measured times or bytes grow, fitted by least squares in logarithms.
 

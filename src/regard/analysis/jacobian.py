@@ -10,9 +10,11 @@ import copy
 import torch
 from torch import Tensor, nn
 
+from regard.checks.arguments import checked
 from regard.errors import ArgumentError, ShapeError
 
 
+@checked
 def jacobian_norms(module: nn.Module, x: Tensor) -> Tensor:
     """Frobenius norm of the Jacobian ∂z_i/∂x_j for every pair of tokens, where z = module(x), exact in float64.
 
@@ -46,6 +48,7 @@ def jacobian_norms(module: nn.Module, x: Tensor) -> Tensor:
         return torch.stack([_row(output, given, token) for token in range(len(text))])
 
 
+@checked
 def by_distance(norms: Tensor) -> Tensor:
     """Mean of a table over the pairs with j = i − d, for each distance d into the past.
 

@@ -1,7 +1,7 @@
 """What each head does at each step of its training, in a word: the pattern that holds most of its attention.
 
-Knows means over a batch, as a `Life` keeps them, and plain thresholds; it does not look at single weights. A mean says
-where most of the attention goes, not that every query does so.
+Knows means over a batch, as a `History` keeps them, and plain thresholds; it does not look at single weights. A mean
+says where most of the attention goes, not that every query does so.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.checks.arguments import checked
 from regard.errors import RecordError
 
 if TYPE_CHECKING:
-    from regard.training.life import Layer, Life
+    from regard.record.history import History, Layer
 
 MOST = 0.5  # share of the attention from which a place holds most of it
 SHARP = 0.7  # mean of the largest weights from which each query looks at one key
@@ -38,35 +39,38 @@ _OF_ANY = ("entropy_fraction", "max_weight", "first")
 _OF_SELF = ("self_mass", "previous", "local")
 
 
-def roles(life: Life) -> NDArray[np.str_]:
+@checked
+def roles(history: History) -> NDArray[np.str_]:
     """The role of every head at every step.
 
     With cross attention, where queries have no place among the keys, it is "even", "first token", "one key" or
     "mixed". A `first` that was told to count several keys counts them here too.
 
     Args:
-        life: as `regard.training.train` kept it.
+        history: as `regard.training.train` kept it.
 
     Returns:
-        `(steps, heads)`, names of `ROLES`; heads are those of all layers, as in `life.of_statistic`.
+        `(steps, heads)`, names of `ROLES`; heads are those of all layers, as in `history.of_statistic`.
 
     Raises:
         RecordError: a statistic that a role is told by was not kept.
     """
     named = []
-    for place, layer in enumerate(life.layers):
+    for place, layer in enumerate(history.layers):
         needed = _OF_ANY + (_OF_SELF if layer.kind == "self" else ())
-        means = {name: life.of_statistic(name).double().numpy()[:, life.heads_of(place)] for name in needed}
+        means = {
+            name: history.of_statistic(name).double().numpy()[:, history.heads_of(place)] for name in needed
+        }
         missing = [name for name, values in means.items() if np.isnan(values).any()]
         if missing:
             raise RecordError(f"roles need {', '.join(needed)} of {layer.name}, got NaN in {missing[0]}")
-        named.append(_named(means, narrow=_narrow(life, layer)))
-    return np.concatenate(named or [np.empty((len(life.steps), 0), dtype=np.str_)], axis=1)
+        named.append(_named(means, narrow=_narrow(history, layer)))
+    return np.concatenate(named or [np.empty((len(history.steps), 0), dtype=np.str_)], axis=1)
 
 
-def _narrow(life: Life, layer: Layer) -> bool:
+def _narrow(history: History, layer: Layer) -> bool:
     """Whether `local` tells anything: in a short text everything is nearby."""
-    return 2 * life.parameters.get("local", layer.keys) + 1 <= NARROW * layer.keys
+    return 2 * history.parameters.get("local", layer.keys) + 1 <= NARROW * layer.keys
 
 
 def _named(means: dict[str, NDArray[np.float64]], *, narrow: bool) -> NDArray[np.str_]:

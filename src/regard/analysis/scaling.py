@@ -9,9 +9,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import ArgumentError
+from regard.checks.arguments import checked, shown, whole
+from regard.errors import ArgumentError, ShapeError
 
 TEXTS, QUERIES = 64, 32  # draws that each number is taken over: so many sets of keys, so many queries of each
+
+MOST_KEYS = 1 << 16  # of the measurement: each is a column of numbers for every text and query
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class Softmax:
     gradient: float
 
 
+@checked
 def softmax_by_width(
     dims: Iterable[int] = (4, 8, 16, 32, 64, 128, 256, 512, 1024), *, keys: int = 64, seed: int = 0
 ) -> tuple[Softmax, ...]:
@@ -55,6 +59,7 @@ def softmax_by_width(
     widths = list(dims)
     if not widths or min(widths) < 1:
         raise ArgumentError(f"dims must be numbers of at least 1, got {widths}")
+    whole("keys", keys, most=MOST_KEYS)
     if keys < 2:
         raise ArgumentError(f"keys must be at least 2, got {keys}")
     generator = torch.Generator().manual_seed(seed)
@@ -69,6 +74,7 @@ def softmax_by_width(
     return tuple(found)
 
 
+@checked
 def softmax_gradient(weights: Tensor) -> Tensor:
     """Frobenius norm of a softmax's Jacobian ∂w_i/∂s_j = w_i (δ_ij − w_j), from its weights alone.
 
@@ -82,6 +88,8 @@ def softmax_gradient(weights: Tensor) -> Tensor:
     Returns:
         `(…)`.
     """
+    if not weights.is_floating_point() or weights.ndim == 0:
+        raise ShapeError(f"weights must be floating, (…, keys), got {shown(weights)}")
     squares = weights.square().sum(-1)
     return (squares - 2 * weights.pow(3).sum(-1) + squares.square()).clamp(min=0.0).sqrt()
 

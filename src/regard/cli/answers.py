@@ -12,9 +12,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from regard.errors import ArgumentError, require
-from regard.looks import Looked, look
+from regard.tasks.common.looks import Looked, look
 
-COLOURS = {"✓": "green", "✗": "red", "▶": "bold"}  # of a line, by the mark in it
+COLORS = {"✓": "green", "✗": "red", "▶": "bold"}  # of a line, by the mark in it
 FILES = ".txt", ".md", ".rst", ".py", ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".pdf"
 
 
@@ -62,7 +62,7 @@ def told(console: Console, task: str, source: str | Path | None, only: str | Non
     for name in looked.header:
         table.add_column(name, justify="right" if name in ("weight", "share", "number") else "left")
     for row in looked.rows:
-        style = next((colour for mark, colour in COLOURS.items() if mark in row), None)
+        style = next((color for mark, color in COLORS.items() if mark in row), None)
         table.add_row(*map(escape, row), style=style)
     console.print(f"[bold]{escape(looked.said)}[/bold]", highlight=False)
     console.print(table)

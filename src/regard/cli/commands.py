@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from regard.errors import require
+from regard.files.versions import own_version
 
 typer = require("typer", extra="look")
 require("rich", extra="look")
 
-from regard.cli import bench, life, look, train, verify  # noqa: E402  (they import typer, which is an extra: say so first)
+from regard.cli import bench, history, look, train, verify  # noqa: E402  (they import typer, which is an extra: say so first)
 
 app = typer.Typer(
     help="Regard shows what attention does, in any PyTorch model, at any length.",
@@ -15,8 +16,25 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"regard {own_version()}")
+        raise typer.Exit
+
+
+def _main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Say the version, and end."
+    ),
+) -> None:
+    pass
+
+
+app.callback()(_main)
 app.command("look")(look.look)
 app.command("train")(train.train)
-app.command("life")(life.life)
+app.command("history")(history.history)
 app.command("bench")(bench.bench)
 app.command("verify")(verify.verify)

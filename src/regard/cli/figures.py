@@ -1,4 +1,4 @@
-"""Writes the figures of a record or a life to a folder. Knows file names; `regard.draw` knows how to draw."""
+"""Writes the figures of a record or a history to a folder. Knows file names; `regard.draw` knows how to draw."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from regard import files
 from regard.errors import ModelError
 from regard.record import Record
 
@@ -27,14 +28,16 @@ def write(named: Iterable[tuple[str, Figure]], folder: Path, formats: Sequence[s
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, figure in named:
-            for suffix in formats:
-                written.append(folder / f"{name}.{suffix}")
-                figure.savefig(written[-1], dpi=160)
     except OSError as error:
         raise ModelError(
             f"--figures must be a folder that can be written to, got {str(folder)!r}: {error.strerror}"
         ) from error
+    for name, figure in named:
+        for suffix in formats:
+            path = folder / f"{name}.{suffix}"
+            with files.replacing(path, error=ModelError, what="figure") as unfinished:
+                figure.savefig(unfinished, dpi=160)
+            written.append(path)
     return written
 
 

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 
-from regard import embedded
+from regard import embedded, files
 from regard.cli import answers, models
 from regard.errors import ArgumentError, ModelError
-from regard.looks import LOOKED
 from regard.record import Record
-from regard.statistics import SHARES, TABLE
+from regard.statistics.table import SHARES, TABLE
+from regard.tasks.common.looks import LOOKED
 from regard.watch import watch
 
 COLUMNS = {
@@ -200,13 +200,7 @@ def write(path: Path, content: str, what: str) -> None:
     Raises:
         ModelError: it cannot be written there.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        raise ModelError(
-            f"the {what} must go where files can be written, got {str(path)!r}: {error.strerror}"
-        ) from error
+    files.write(path, content, error=ModelError, what=what)
 
 
 def _figures(console: Console, drawn: Iterable[tuple[str, Any]], folder: Path) -> None:

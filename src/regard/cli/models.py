@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from regard.errors import ModelError, require
+from regard.files import sealing
 
 REPLY = 48  # tokens an encoder–decoder writes at most, so that its decoder has something to attend from
 
@@ -91,7 +92,7 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
     """Load a model and its tokenizer from a local folder, or by its Hugging Face name.
 
     Raises:
-        ModelError: it is not there, cannot be fetched, has no tokenizer or does not read text.
+        ModelError: it is not there, is not what was sealed, cannot be fetched, has no tokenizer or does not read text.
     """
     transformers = require("transformers", extra="look")
     transformers.utils.logging.set_verbosity_error()
@@ -103,6 +104,8 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
         raise ModelError(
             f"the model must be a folder or a Hugging Face name, and there is no folder {str(name)!r}"
         )
+    if local and (folder / sealing.SEAL).exists() and (reason := sealing.broken(folder)):
+        raise ModelError(reason)
     try:
         config = transformers.AutoConfig.from_pretrained(name)
         model = _class(transformers, config).from_pretrained(name, config=config)

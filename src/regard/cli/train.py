@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.errors import require
-from regard.training.tasks import NAMES, kept, tasks
-from regard.training.tasks.cards import lines
+from regard.tasks.common import pretrained
+from regard.tasks.common.catalogue import NAMES, tasks
+from regard.tasks.common.model_card import lines
 
 FOLDER = Path("regard-train")
 
@@ -49,14 +50,16 @@ def train(
     for task in chosen:
         # Each model and seed is a run of its own.
         own = f"{task.model}{f'-{seed}' if seed else ''}"
-        place = kept.folder(name, own) if evaluate and folder is None else (folder or FOLDER / name) / own
+        place = (
+            pretrained.folder(name, own) if evaluate and folder is None else (folder or FOLDER / name) / own
+        )
         card = (
             task.evaluate(place, quick=quick)
             if evaluate
             else task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
         )
         _print(console, card)
-        told = "The model that was scored" if evaluate else "The model, its card and its life"
+        told = "The model that was scored" if evaluate else "The model, its card and its history"
         console.print(f"{told}: {place}", highlight=False, soft_wrap=True)
 
 

@@ -20,13 +20,13 @@ from torch import Tensor
 
 import regard
 from regard import reference
-from regard.axes import sizes_of, statistics_dtype
-from regard.bias import Bias
 from regard.engines import ENGINES
 from regard.engines.native.library import ENVIRONMENT
 from regard.errors import RegardError
+from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
-from regard.statistics import wanted
+from regard.spec.bias import Bias
+from regard.statistics.table import wanted
 
 ROUNDING = 16  # units in the last place of the largest value
 GRID, TOP = 13, 3  # cells a side of the map, strongest keys
@@ -120,6 +120,8 @@ def verify(
         console.print(
             f"not checked: {engine} in {', '.join(precisions)}: {reason}", markup=False, soft_wrap=True
         )
+    for trial in _trials():
+        console.print(trial, markup=False, soft_wrap=True)
     wrong = [line for line in errors if not line.within]
     console.print(
         f"{len(errors)} comparisons, {len(wrong)} beyond their budget"
@@ -176,11 +178,24 @@ def _compare(case: str, precision: str, call: Call, device: str) -> Iterator[Err
 
 
 def _runners() -> Iterator[tuple[ModuleType, str]]:
-    """Every engine, with each of its builds that this processor runs; without any, alone: it will say why."""
+    """Every engine, with each of its builds that computes right here; without any, alone: it will say why."""
     for engine in ENGINES:
         builds = engine.builds() if hasattr(engine, "builds") else {}
-        for build in [name for name, (_, runs) in builds.items() if runs] or [""]:
+        running = [name for name, (_, runs) in builds.items() if runs]
+        for build in [name for name in running if engine.verdict(name).good] or [""]:
             yield engine, build
+
+
+def _trials() -> Iterator[str]:
+    """What each build of an engine did in its trial, a line for each engine that has builds."""
+    for engine in ENGINES:
+        builds = engine.builds() if hasattr(engine, "builds") else {}
+        told = [
+            f"{name} {engine.verdict(name).said if runs else 'not for this processor'}"
+            for name, (_, runs) in builds.items()
+        ]
+        if told:
+            yield f"builds of {engine.name}: {', '.join(told)}"
 
 
 @contextmanager

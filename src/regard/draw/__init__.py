@@ -5,21 +5,21 @@ state: a figure is let go when its last name is. Tensors on any device, NumPy ar
 will do.
 """
 
-from regard.draw.bars import strength
-from regard.draw.curves import temperatures
 from regard.draw.diagram import structure
-from regard.draw.encodings import positions
 from regard.draw.entropies import entropy
 from regard.draw.flow import flow
 from regard.draw.grids import heads
 from regard.draw.heatmaps import heatmap
-from regard.draw.life import life, strip
-from regard.draw.overlay import overlay
-from regard.draw.passage import passage
+from regard.draw.history import history, strip
+from regard.draw.image_words import overlay
+from regard.draw.output_norms import strength
+from regard.draw.positions import positions
 from regard.draw.roles import roles
+from regard.draw.sentences import passage
 from regard.draw.series import Panel, series
+from regard.draw.temperatures import temperatures
 
 __all__ = [
-    "Panel", "entropy", "flow", "heads", "heatmap", "life", "overlay", "passage", "positions", "roles", "series",
+    "Panel", "entropy", "flow", "heads", "heatmap", "history", "overlay", "passage", "positions", "roles", "series",
     "strength", "strip", "structure", "temperatures",
 ]  # fmt: skip

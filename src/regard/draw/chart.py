@@ -23,7 +23,7 @@ class Entry:
     """One line of the legend."""
 
     name: str
-    colour: Any
+    color: Any
     mark: str = "line"  # or "dashes", "block"
 
 
@@ -96,6 +96,6 @@ def legend(axes: Axes, entries: Sequence[Entry], width: float, height: float) ->
     for index, entry in enumerate(entries):
         y = 1 - (0.1 + 0.2 * index) / height
         x = [1 + 0.14 / width, 1 + 0.40 / width]
-        look = {"color": entry.colour, "clip_on": False, "solid_capstyle": "butt"}
+        look = {"color": entry.color, "clip_on": False, "solid_capstyle": "butt"}
         axes.plot(x, [y, y], transform=axes.transAxes, **MARKS[entry.mark], **look)
         style.write(axes, 1 + 0.48 / width, y, entry.name, transform=axes.transAxes, va="center_baseline")

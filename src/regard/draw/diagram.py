@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.draw import colours, style
+from regard.checks.arguments import checked
+from regard.draw import colors, style
 from regard.errors import ArgumentError, require
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ TINTS = {"query": "#d9ebf7", "key": "#fde3d2", "value": "#d3efe6", "plain": "#ff
 EDGES = {"query": "#0072B2", "key": "#D55E00", "value": "#009E73", "plain": style.FAINT, "done": style.FAINT}
 
 
+@checked
 def structure(
     heads: int = 4, dim: int = 64, *, kv_heads: int | None = None, mask: bool = True, title: str | None = None
 ) -> Figure:
@@ -139,13 +141,13 @@ class _Drawing:
         """A box around (x, y) with its name, and below it, smaller, what it holds or does."""
         look = {"facecolor": TINTS[kind], "edgecolor": EDGES[kind], "linewidth": 1.0, "zorder": 3}
         self.rounded(x - wide / 2, y - HALF, wide, BOX[1], 0.07, **look)
-        for text, size, bold, colour, rise in (
+        for text, size, bold, color, rise in (
             (name, style.BODY, True, style.INK, -0.09),
             (detail, style.SMALL, False, style.MUTED, 0.1),
         ):
             room = (wide - 0.12) * style.POINTS
             fitting = min(size, size * room / style.measure(text, size, bold)[0])
-            look = {"bold": bold, "color": colour, "ha": "center", "va": "center", "zorder": 4}
+            look = {"bold": bold, "color": color, "ha": "center", "va": "center", "zorder": 4}
             style.write(self.axes, x, y + rise, text, fitting, **look)
 
     def arrow(self, x: float, start: float, end: float) -> None:
@@ -178,7 +180,7 @@ class _Drawing:
         side = 0.5
         masked = np.ma.masked_invalid(values)
         norm = require("matplotlib.colors", extra="draw").Normalize(masked.min() - 0.05, masked.max())
-        colours.image(self.axes, masked, (x, x + side, y + side / 2, y - side / 2), norm).set_zorder(3)
+        colors.image(self.axes, masked, (x, x + side, y + side / 2, y - side / 2), norm).set_zorder(3)
         look = {"fill": False, "edgecolor": style.FAINT, "linewidth": 0.5, "zorder": 4}
         self.axes.add_patch(patches.Rectangle((x, y - side / 2), side, side, **look))
 

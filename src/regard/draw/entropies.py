@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.draw import colours, inputs, labels, pictures, style
-from regard.draw.bounds import Entropies, entropies
+from regard.checks.arguments import checked
+from regard.draw import colors, inputs, labels, style, weight_pictures
 from regard.draw.chart import Entry, beside, chart, legend, plain
+from regard.draw.entropy_bounds import Entropies, entropies
 from regard.draw.inputs import Array
 from regard.draw.lines import LONGEST, line, means, region
 from regard.draw.panels import TALL, corner, panels
-from regard.observation import Observation
+from regard.statistics.observation import Observation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,10 +34,11 @@ NOTE = (
 FRACTION = "entropy / ln (allowed keys)"
 NOTE_OF_FRACTIONS = (
     "Each row is one head. 0: all weight on one key. 1: the same weight on every key that the query may "
-    "attend. Grey: no key to attend, or only one."
+    "attend. Gray: no key to attend, or only one."
 )
 
 
+@checked
 def entropy(
     entropy: Array | Observation | Sequence[Observation] | Record,
     *,
@@ -48,7 +50,7 @@ def entropy(
     """Draw the entropy of each query's weights, in nats, for every head, with its bounds 0 and ln n.
 
     Up to seven heads of one layer share one chart; more get a panel each. Several layers get a panel each,
-    with a line per head, or from eight heads on with a row of colour per head: the entropy as a fraction of
+    with a line per head, or from eight heads on with a row of color per head: the entropy as a fraction of
     ln n.
 
     Args:
@@ -68,29 +70,29 @@ def entropy(
     drawn = entropies(entropy, allowed, batch)
     if tokens is not None:
         tokens = inputs.token_list("tokens", tokens, drawn[0].values.shape[1], "queries")
-    title = pictures.title_of(entropy) if title is None else title
+    title = weight_pictures.title_of(entropy) if title is None else title
     most = max(len(layer.values) for layer in drawn)
     if len(drawn) > 1:
-        return (_layers if most <= len(style.PALETTE) else _layers_as_colour)(drawn, title)
+        return (_layers if most <= len(style.PALETTE) else _layers_as_color)(drawn, title)
     return _one_chart(drawn[0], tokens, title) if most <= len(style.PALETTE) else _heads(drawn[0], title)
 
 
 def _one_chart(layer: Entropies, tokens: Sequence[str] | None, title: str) -> Figure:
     queries = layer.values.shape[1]
     entries = [Entry(layer.bound_name, style.MUTED, "dashes")]
-    for head, (mean, colour) in enumerate(zip(layer.means, style.PALETTE, strict=False)):
-        entries.append(Entry(f"head {head} · mean {mean:.3f}", colour))
+    for head, (mean, color) in enumerate(zip(layer.means, style.PALETTE, strict=False)):
+        entries.append(Entry(f"head {head} · mean {mean:.3f}", color))
     names = ("query", "entropy (nats)")
     look: dict[str, Any] = {"title": title, "note": NOTE, "first": layer.first}
     figure, axes = chart(queries, tokens, names=names, entries=_with_range(entries, [layer]), **look)
     _prepare(axes, layer, [layer])
-    for values, colour in zip(layer.values, style.PALETTE, strict=False):
-        line(axes, layer.first, values, colour, 1.7)
+    for values, color in zip(layer.values, style.PALETTE, strict=False):
+        line(axes, layer.first, values, color, 1.7)
     return figure
 
 
 def _heads(layer: Entropies, title: str) -> Figure:
-    """A panel per head, the other heads behind it in grey while they are not too many."""
+    """A panel per head, the other heads behind it in gray while they are not too many."""
     heads = len(layer.values)
     titles = [(f"head {head}", f"mean {mean:.2f}") for head, mean in enumerate(layer.means)]
     entries = [Entry(layer.bound_name, style.MUTED, "dashes"), Entry("this head", style.PALETTE[0])]
@@ -113,8 +115,8 @@ def _layers(drawn: list[Entropies], title: str) -> Figure:
     titles = [(layer.name, f"mean {np.mean(layer.means):.2f}") for layer in drawn]
     figure, made = _panels(titles, drawn, entries, title)
     for layer, axes in zip(drawn, made, strict=True):
-        for values, colour in zip(layer.values, style.PALETTE, strict=False):
-            line(axes, layer.first, values, colour, 1.2)
+        for values, color in zip(layer.values, style.PALETTE, strict=False):
+            line(axes, layer.first, values, color, 1.2)
     return figure
 
 
@@ -145,25 +147,25 @@ def _prepare(axes: Axes, layer: Entropies, drawn: Sequence[Entropies]) -> None:
 def _with_range(entries: list[Entry], drawn: Sequence[Entropies]) -> list[Entry]:
     """The legend, with the shade around each line where it stands for many queries."""
     long = max(layer.values.shape[1] for layer in drawn) > LONGEST
-    return [*entries, Entry("range of neighbours", "#cfe3f1", "block")] if long else entries
+    return [*entries, Entry("range of neighbors", "#cfe3f1", "block")] if long else entries
 
 
-def _layers_as_colour(drawn: list[Entropies], title: str) -> Figure:
-    """A panel per layer, a row of colour per head: the entropy as a fraction of its bound."""
+def _layers_as_color(drawn: list[Entropies], title: str) -> Figure:
+    """A panel per layer, a row of color per head: the entropy as a fraction of its bound."""
     fractions = [layer.fraction for layer in drawn]
     titles = []
     for layer, fraction in zip(drawn, fractions, strict=True):
         known = fraction[~np.isnan(fraction)]
         titles.append((layer.name, f"mean {known.mean():.2f}" if len(known) else ""))
-    names, room = ("query", "head"), (0.2 + colours.room(FRACTION, 1.5), 1.5)
+    names, room = ("query", "head"), (0.2 + colors.room(FRACTION, 1.5), 1.5)
     figure, made, width = panels(
         titles, _span(drawn), names=names, beside=room, title=title, note=NOTE_OF_FRACTIONS
     )
-    norm, image = colours.norm("linear", 1.0), None
+    norm, image = colors.norm("linear", 1.0), None
     for layer, fraction, axes in zip(drawn, fractions, made, strict=True):
         heads, queries = fraction.shape
         extent = (layer.first - 0.5, layer.first + queries - 0.5, heads - 0.5, -0.5)
-        image = colours.image(axes, np.ma.masked_invalid([means(row) for row in fraction]), extent, norm)
+        image = colors.image(axes, np.ma.masked_invalid([means(row) for row in fraction]), extent, norm)
         axes.set_xlim(_span(drawn)[0] - 0.5, _span(drawn)[1] + 0.5)
         if axes.yaxis.get_tick_params()["labelleft"]:
             pitch = width * TALL / heads * style.POINTS
@@ -173,7 +175,7 @@ def _layers_as_colour(drawn: list[Entropies], title: str) -> Figure:
     across, down = figure.get_size_inches()
     box = corner(made).get_position()
     left, top = box.x1 * across + 0.2, (1 - box.y1) * down
-    colours.bar(figure, image, left, top, 1.5, FRACTION, [0.0, 0.25, 0.5, 0.75, 1.0])
+    colors.bar(figure, image, left, top, 1.5, FRACTION, [0.0, 0.25, 0.5, 0.75, 1.0])
     return figure
 
 

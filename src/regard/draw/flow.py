@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from regard.analysis.jacobian import by_distance
-from regard.draw import colours, inputs, labels, style
+from regard.checks.arguments import checked
+from regard.draw import colors, inputs, labels, style
 from regard.draw.chart import Entry, beside, legend
 from regard.draw.inputs import Array
 from regard.draw.series import BELOW, HEADER, HEIGHT, LEFT, WIDTH, Panel, fill
@@ -20,16 +21,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SIDE, BETWEEN = HEIGHT, 0.3  # inches: of a map, and from map to map
-DEPTH = 1e-6  # the smallest norm with a colour of its own, as a fraction of the largest
+DEPTH = 1e-6  # the smallest norm with a color of its own, as a fraction of the largest
 BAR = "norm of ∂ output / ∂ input, logarithmic"
 
 
+@checked
 def flow(norms: Mapping[str, Array], *, title: str | None = None, note: str = "") -> Figure:
     """Draw what each output token owes to each input token, and its mean over all pairs of one distance.
 
     Args:
         norms: a name, and a table `(tokens, tokens)` as `regard.analysis.jacobian_norms` returns it: row i for the
-            output, column j for the input. All of one size and on one logarithmic scale; exact zeros are grey.
+            output, column j for the input. All of one size and on one logarithmic scale; exact zeros are gray.
         title: written above. note: written below, small.
 
     Raises:
@@ -48,14 +50,14 @@ def flow(norms: Mapping[str, Array], *, title: str | None = None, note: str = ""
     if min(float(table.min()) for table in tables.values()) < 0 or largest == 0:
         raise ArgumentError("norms must be 0 or more, and not all of them 0")
     tokens = next(iter(shapes))[0]
-    entries = [Entry(name, colour) for name, colour in zip(tables, style.PALETTE, strict=False)]
+    entries = [Entry(name, color) for name, color in zip(tables, style.PALETTE, strict=False)]
     left = style.MARGIN + LEFT
     maps = len(tables) * SIDE + (len(tables) - 1) * BETWEEN
-    bar = colours.room(BAR, SIDE) + 0.14
+    bar = colors.room(BAR, SIDE) + 0.14
     start = left + maps + bar + LEFT
     across = start + WIDTH + beside(entries)
     figure, top = style.sheet(across, HEADER + HEIGHT + BELOW, title=title or "", note=note)
-    norm = colours.powers(DEPTH * largest, largest)
+    norm = colors.powers(DEPTH * largest, largest)
     for index, (name, table) in enumerate(tables.items()):
         axes = style.place(figure, left + index * (SIDE + BETWEEN), top + HEADER, SIDE, SIDE)
         _map(axes, table, norm, first=index == 0)
@@ -64,9 +66,9 @@ def flow(norms: Mapping[str, Array], *, title: str | None = None, note: str = ""
             figure, left + index * (SIDE + BETWEEN) + SIDE / 2, top + HEADER + SIDE + 0.26, "input token"
         )
     style.upright(figure, left - LEFT, top + HEADER + SIDE / 2, "output token")
-    ticks = colours.decades(DEPTH * largest, largest)
-    drawn = colours.bar(figure, figure.axes[0].images[0], left + maps + 0.14, top + HEADER, SIDE, BAR, ticks)
-    drawn.set_yticklabels([colours.power(tick) for tick in ticks])
+    ticks = colors.decades(DEPTH * largest, largest)
+    drawn = colors.bar(figure, figure.axes[0].images[0], left + maps + 0.14, top + HEADER, SIDE, BAR, ticks)
+    drawn.set_yticklabels([colors.power(tick) for tick in ticks])
     lines = {
         name: (np.arange(tokens), by_distance(torch.from_numpy(table)).numpy())
         for name, table in tables.items()
@@ -77,10 +79,10 @@ def flow(norms: Mapping[str, Array], *, title: str | None = None, note: str = ""
 
 
 def _map(axes: Axes, table: inputs.Numbers, norm: object, *, first: bool) -> None:
-    """One table, exact zeros grey."""
+    """One table, exact zeros gray."""
     tokens = len(table)
     axes.set_gid("map")
-    colours.image(axes, np.ma.masked_equal(table, 0.0), (-0.5, tokens - 0.5, tokens - 0.5, -0.5), norm)
+    colors.image(axes, np.ma.masked_equal(table, 0.0), (-0.5, tokens - 0.5, tokens - 0.5, -0.5), norm)
     pitch = SIDE / tokens * style.POINTS
     labels.put(axes, labels.of_positions(0, tokens - 1, pitch), across=True)
     if first:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.draw import colours, pictures, style
+from regard.checks.arguments import checked
+from regard.draw import colors, style, weight_pictures
 from regard.draw.inputs import Array
-from regard.draw.pictures import Layer, Picture
-from regard.observation import Map, Observation
+from regard.draw.weight_pictures import Layer, Picture
 from regard.record import Record
+from regard.statistics.observation import Map, Observation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +25,7 @@ HAIR = 0.005  # inches
 FINEST = 64.0  # cells in an inch: smaller ones are drawn together
 
 
+@checked
 def heads(
     weights: Array | Observation | Map | Sequence[Any] | Record,
     *,
@@ -38,7 +40,7 @@ def heads(
         weights: `(heads, queries, keys)`, `(layers, heads, queries, keys)`, a list of layers that differ in
             size, what was observed of one call, a list of such, or a record.
         batch: which row of the batch that was observed.
-        shared: one colour scale for all heads, so that their weights compare; otherwise each head is drawn
+        shared: one color scale for all heads, so that their weights compare; otherwise each head is drawn
             from 0 to its own largest weight, so that its pattern shows. The figure says which.
         scale: `"sqrt"`, which shows small weights beside a large one, or `"linear"`.
         title: written above; None: the layer of a single call.
@@ -47,8 +49,8 @@ def heads(
         ShapeError: the array has other axes, or empty ones.
         ArgumentError: weights that are negative or not finite; an observation without a map.
     """
-    title = pictures.title_of(weights) if title is None else title
-    drawn = pictures.layers(weights, batch)
+    title = weight_pictures.title_of(weights) if title is None else title
+    drawn = weight_pictures.layers(weights, batch)
     return sheet(drawn, shared=shared, scale=scale, title=title, note=("Queries down, keys across.", "head"))
 
 
@@ -57,9 +59,10 @@ def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tup
     limit = max(picture.largest for layer in drawn for picture in layer.heads) if shared else None
     grid = _Grid(drawn)
     below = _note(drawn, *note, shared=shared, shrunk=grid.shrinks)
-    name = f"attention weight{colours.SUFFIX[scale]}"
+    colors.norm(scale, 1.0)  # which says what scales there are
+    name = f"attention weight{colors.SUFFIX[scale]}"
     room = (
-        grid.total + colours.room(name, grid.bar),
+        grid.total + colors.room(name, grid.bar),
         grid.header + max(grid.height, grid.caption + grid.bar),
     )
     figure, top = style.sheet(*room, title=title, note=below)
@@ -69,17 +72,17 @@ def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tup
     axes.set_axis_off()
     images = []
     for (x, y, wide, high), picture in grid.panels():
-        norm = colours.norm(scale, limit or picture.largest or 1.0)
+        norm = colors.norm(scale, limit or picture.largest or 1.0)
         shown = picture.shrunk(high * FINEST, wide * FINEST)
-        images.append(colours.image(axes, shown, (x, x + wide, y + high, y), norm))
+        images.append(colors.image(axes, shown, (x, x + wide, y + high, y), norm))
     # The y axis points down and both count inches, so that text and frames go where the grid says.
     axes.set_xlim(0, grid.width)
     axes.set_ylim(grid.height, 0)
     _frames(axes, [place for place, _ in grid.panels()])
     grid.write(axes, with_largest=not shared)
-    ticks = colours.ticks(scale, limit or 1.0) if shared else [0.0, float(images[0].norm.vmax)]
+    ticks = colors.ticks(scale, limit or 1.0) if shared else [0.0, float(images[0].norm.vmax)]
     place = (grid.total, top + grid.caption, grid.bar)
-    bar_axes = colours.bar(figure, images[0], *place, name, ticks)
+    bar_axes = colors.bar(figure, images[0], *place, name, ticks)
     if not shared:
         bar_axes.set_yticks(ticks, ["0", "largest"], fontproperties=style.font(style.SMALL))
     return figure
@@ -89,9 +92,9 @@ def _note(drawn: list[Layer], lead: str, each: str, *, shared: bool, shrunk: boo
     """What stands below: how to read the panels."""
     cells = sorted({picture.cell for layer in drawn for picture in layer.heads})
     pooled = f" Each cell is the mean of {cells[-1]} × {cells[-1]} tokens." if cells[-1] > 1 else ""
-    own = f"Each {each} has its own colour scale, from 0 to its largest weight."
-    which = f"One colour scale for all {each}s." if shared else own
-    fine = " Neighbours too small to draw apart show the largest of them." if shrunk else ""
+    own = f"Each {each} has its own color scale, from 0 to its largest weight."
+    which = f"One color scale for all {each}s." if shared else own
+    fine = " Neighbors too small to draw apart show the largest of them." if shrunk else ""
     return f"{lead} {which}{pooled}{fine}"
 
 
@@ -118,7 +121,7 @@ class _Grid:
         self.panel = (pitch / 1.12, pitch / 1.12 * tall)
         self.gap = 0.12 * self.panel[0]
         self.caption = 0.2 if self.alone else 0.0  # inches over each panel for its own name
-        self.bar = min(max(self.height - self.caption, colours.SHORTEST), 2.2)
+        self.bar = min(max(self.height - self.caption, colors.SHORTEST), 2.2)
         self.header = 0.0 if self.alone else 0.36
         widest = max(style.measure(layer.name, style.BODY)[0] for layer in drawn) / style.POINTS
         self.beside = 0.0 if self.alone else widest + 0.1
@@ -174,7 +177,7 @@ class _Grid:
         look = {"color": style.MUTED, "ha": "right", "va": "baseline"}
         for title, ((left, top, width, _), picture) in zip(titles, self.panels(), strict=True):
             style.write(axes, left, top - 0.05, title, style.SMALL, va="baseline")
-            number = f"largest {colours.number(picture.largest, 2)}"
+            number = f"largest {colors.number(picture.largest, 2)}"
             room = (width - 0.08) * style.POINTS - style.measure(title, style.SMALL)[0]
             if with_largest and style.measure(number, style.TINY)[0] <= room:
                 style.write(axes, left + width, top - 0.05, number, style.TINY, **look)

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.draw import colours, inputs, labels, pictures, style
+from regard.checks.arguments import checked
+from regard.draw import colors, inputs, labels, style, weight_pictures
 from regard.draw.inputs import Array
 from regard.draw.outlines import found, outline
-from regard.draw.pictures import Picture
+from regard.draw.weight_pictures import Picture
 from regard.errors import ArgumentError, ShapeError
-from regard.observation import Map, Observation
+from regard.statistics.observation import Map, Observation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +28,7 @@ SHORTEST_SIDE = 0.9  # inches
 READABLE = 16  # tokens up to which each cell shows its value
 
 
+@checked
 def heatmap(
     weights: Array | Observation | Map,
     head: int | None = None,
@@ -51,7 +53,7 @@ def heatmap(
         tokens: one label per query; also per key unless `key_tokens` are given. With fewer queries than keys,
             one label per key will do: queries sit at the end. Left aside where a cell holds several tokens.
         key_tokens: one label per key.
-        allowed: `(queries, keys)`, bool: True where the query may attend. The other cells are grey.
+        allowed: `(queries, keys)`, bool: True where the query may attend. The other cells are gray.
         truth: the weights' shape, bool: the cells that are known to be right are outlined, and the figure says of how
             many queries the largest weight is on one of them.
         values: write the weight into each cell; None: when there are at most 16 queries and keys. `0` is
@@ -70,7 +72,7 @@ def heatmap(
     queries, keys = _names(drawn, tokens, key_tokens)
     keep = _allowed(drawn, allowed)
     right = None if truth is None else inputs.truths("truth", truth, drawn.weights.shape, "weights")
-    norm = colours.norm(scale, (drawn.largest or 1.0) if limit is None else limit)
+    norm = colors.norm(scale, (drawn.largest or 1.0) if limit is None else limit)
     readable = drawn.cell == 1 and max(drawn.weights.shape) <= READABLE
     write_values = readable if values is None else values
 
@@ -80,7 +82,7 @@ def heatmap(
     shown = drawn.shrunk(plan.height * style.DPI, plan.width * style.DPI, keep)
     axes = style.place(figure, plan.left, plan.top + over, plan.width, plan.height)
     axes.set_gid("weights")
-    image = colours.image(axes, shown, drawn.extent, norm)
+    image = colors.image(axes, shown, drawn.extent, norm)
     axes.set_xlim(-0.5, drawn.keys - 0.5)
     axes.set_ylim(drawn.first + drawn.queries - 0.5, drawn.first - 0.5)
     _rules(axes, shown.shape, drawn)
@@ -94,7 +96,7 @@ def heatmap(
         _write_values(axes, shown, drawn, norm, plan)
     bar_left = plan.left + plan.width + 0.22
     bar_top = plan.top + over + min(0.0, plan.height - plan.bar)  # beside low maps it ends where they do
-    colours.bar(figure, image, bar_left, bar_top, plan.bar, plan.name, colours.ticks(scale, float(norm.vmax)))
+    colors.bar(figure, image, bar_left, bar_top, plan.bar, plan.name, colors.ticks(scale, float(norm.vmax)))
     return figure
 
 
@@ -105,15 +107,15 @@ def _picture(weights: Any, head: int | None, batch: int, cell: int) -> tuple[Pic
             raise ArgumentError(
                 "head and batch choose from an observation; weights[batch, head] does from an array"
             )
-        return pictures.picture(weights, cell), ""
+        return weight_pictures.picture(weights, cell), ""
     if head is None:
         raise ArgumentError("head must be given with an observation: which of its heads is to be drawn?")
     if cell != 1:
         raise ArgumentError(
             f"cell belongs to an array of pooled weights; an observation knows its own, got {cell}"
         )
-    picture = pictures.seen(weights, head, batch)
-    return picture, f"{pictures.title_of(weights) or 'attention'} · head {head}"
+    picture = weight_pictures.seen(weights, head, batch)
+    return picture, f"{weight_pictures.title_of(weights) or 'attention'} · head {head}"
 
 
 def _names(drawn: Picture, tokens: Any, key_tokens: Any) -> tuple[list[str] | None, list[str] | None]:
@@ -149,9 +151,9 @@ def _verdict(drawn: Picture, right: NDArray[np.bool_]) -> str:
 
 
 def _bar_name(drawn: Picture, scale: str, *, shrunk: bool) -> str:
-    """What the colours are."""
+    """What the colors are."""
     name = "attention weight" if drawn.cell == 1 else f"mean weight in cells of {drawn.cell} × {drawn.cell}"
-    return name + (", largest in each pixel" if shrunk else "") + colours.SUFFIX[scale]
+    return name + (", largest in each pixel" if shrunk else "") + colors.SUFFIX[scale]
 
 
 @dataclass(frozen=True)
@@ -165,11 +167,11 @@ class _Plan:
     width: float
     height: float
     bar: float
-    name: str  # of the colour bar
+    name: str  # of the color bar
 
     @property
     def room(self) -> tuple[float, float]:
-        return self.left + self.width + 0.22 + colours.room(self.name, self.bar), self.top + self.height
+        return self.left + self.width + 0.22 + colors.room(self.name, self.bar), self.top + self.height
 
 
 def _plan(
@@ -194,7 +196,7 @@ def _plan(
         if keys is None
         else labels.of_tokens(keys, across, across=True)
     )
-    bar = min(max(height, colours.SHORTEST), 3.2)
+    bar = min(max(height, colors.SHORTEST), 3.2)
     left = style.MARGIN + 0.2 + labels.room(beside, across=False)
     top = max(0.2 + labels.room(above, across=True), bar - height)
     shrunk = rows > height * style.DPI or columns > width * style.DPI
@@ -234,6 +236,6 @@ def _write_values(axes: Axes, shown: Any, drawn: Picture, norm: Any, plan: _Plan
             if weight is np.ma.masked:
                 continue
             place = (edges_x[column : column + 2].mean(), edges_y[row : row + 2].mean())
-            colour = "white" if norm(weight) > 0.55 else style.INK
+            color = "white" if norm(weight) > 0.55 else style.INK
             text = "0" if weight == 0 else f"{weight:.3f}"
-            style.write(axes, *place, text, size, color=colour, ha="center", va="center")
+            style.write(axes, *place, text, size, color=color, ha="center", va="center")

@@ -68,6 +68,8 @@ def truths(name: str, array: object, shape: tuple[int, ...], like: str) -> NDArr
 def _plain(name: str, array: object) -> NDArray[Any]:
     """The array as it is, of NumPy."""
     if isinstance(array, Tensor):
+        if array.is_meta:
+            raise ArgumentError(f"{name} must hold numbers, got a tensor on the device meta")
         array = array.detach().cpu()
         array = (array.float() if array.dtype == torch.bfloat16 else array).numpy()
     try:

@@ -23,7 +23,7 @@ RUNS = re.compile("(" + "|".join(f"{blank}{{4,}}" for blank in BLANKS) + ")")
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 LARGEST, SMALLEST = 9.0, 6.0  # type sizes in points
 LEADING = 1.06  # line to line, as a multiple of the tallest label
-GAP = 4.0  # points between neighbours that stand side by side
+GAP = 4.0  # points between neighbors that stand side by side
 HAIR = 3.0  # points from an axis to its labels
 
 

@@ -1,4 +1,4 @@
-"""Lines over queries, however many: with more points than pixels, means of neighbours and their range."""
+"""Lines over queries, however many: with more points than pixels, means of neighbors and their range."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ LONGEST = 1200  # points up to which a line has each
 TINT = "#f3f5f8"
 
 
-def line(axes: Axes, first: int, values: Numbers, colour: Any, width: float, *, alone: bool = True) -> None:
+def line(axes: Axes, first: int, values: Numbers, color: Any, width: float, *, alone: bool = True) -> None:
     """A line of `values` from the position `first` on, broken where they are NaN.
 
-    `alone`: with a dot at each of a few points, or the range of neighbours around the mean of many.
+    `alone`: with a dot at each of a few points, or the range of neighbors around the mean of many.
     """
     places = _places(first, len(values))
     dots = len(values) == 1 or (alone and len(values) <= DOTS)
     look = {"marker": "o" if dots else "", "markersize": 4.2, "markeredgewidth": 0}
-    axes.plot(places, means(values), color=colour, linewidth=width, **look)
+    axes.plot(places, means(values), color=color, linewidth=width, **look)
     if alone and len(values) > LONGEST:
         low, high = (fold.reduceat(values, _edges(len(values))) for fold in (np.fmin, np.fmax))
-        axes.fill_between(places, low, high, color=colour, alpha=0.18, linewidth=0)
+        axes.fill_between(places, low, high, color=color, alpha=0.18, linewidth=0)
 
 
 def region(axes: Axes, first: int, bound: Numbers) -> None:
@@ -51,7 +51,7 @@ def region(axes: Axes, first: int, bound: Numbers) -> None:
 
 
 def means(values: Numbers) -> Numbers:
-    """The values, or where there are very many, means of neighbours; NaN is left out."""
+    """The values, or where there are very many, means of neighbors; NaN is left out."""
     if len(values) <= LONGEST:
         return values
     edges, valid = _edges(len(values)), ~np.isnan(values)
@@ -64,7 +64,7 @@ def _edges(count: int) -> Any:
 
 
 def _places(first: int, count: int) -> Numbers:
-    """The position of each point, or the middle of each group of neighbours."""
+    """The position of each point, or the middle of each group of neighbors."""
     if count <= LONGEST:
         return first + np.arange(count, dtype=np.float64)
     edges = _edges(count)

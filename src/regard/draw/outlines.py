@@ -14,7 +14,7 @@ from regard.errors import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RIGHT = style.PALETTE[1]  # a warm colour, beside the blues of weights
+RIGHT = style.PALETTE[1]  # a warm color, beside the blues of weights
 YES, NO = "✓", "✗"
 
 
@@ -23,7 +23,7 @@ def outline(
 ) -> None:
     """A line around the cells `right` `(rows, columns)` that fill `extent` (left, right, bottom, top).
 
-    Neighbours share one line around them. `width`: of the line, in points.
+    Neighbors share one line around them. `width`: of the line, in points.
     """
     rows, columns = right.shape
     left, end, bottom, top = extent

@@ -32,7 +32,7 @@ def panels(
         titles: what stands above each panel, on its left and on its right.
         span: the first and the last position of the horizontal axis.
         names: of the horizontal and of the vertical axis.
-        beside: inches that a legend or colour bar takes on the right: its width, and how far down it reaches.
+        beside: inches that a legend or color bar takes on the right: its width, and how far down it reaches.
         title: of the figure.
         note: written below it.
         numbers: what is written at the positions; None: they themselves.

@@ -1,4 +1,4 @@
-"""Lines over numbers of any kind, in panels side by side that share colours. Knows neither what they are nor why."""
+"""Lines over numbers of any kind, in panels side by side that share colors. Knows neither what they are nor why."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.draw import colours, inputs, style
+from regard.checks.arguments import check_fields, checked, shown
+from regard.draw import colors, inputs, style
 from regard.draw.chart import DASHES, DOTS, Entry, beside, legend, plain
 from regard.draw.inputs import Array
 from regard.errors import ArgumentError, ShapeError
@@ -40,7 +41,14 @@ class Panel:
     lines: Mapping[str, tuple[Array, Array]]
     logs: str = ""
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+        for name, line in self.lines.items():
+            if not isinstance(line, tuple | list) or len(line) != 2:
+                raise ArgumentError(f"lines[{name!r}] must be (x, y), got {shown(line)}")
 
+
+@checked
 def series(
     panels: Sequence[Panel],
     *,
@@ -49,7 +57,7 @@ def series(
     title: str | None = None,
     note: str = "",
 ) -> Figure:
-    """Draw lines in panels; a name has one colour in all of them.
+    """Draw lines in panels; a name has one color in all of them.
 
     Args:
         panels: what each shows.
@@ -62,6 +70,8 @@ def series(
         ArgumentError: no panel, one without lines, more than seven names, logs of another axis, or numbers that are not
             finite.
     """
+    if not all(isinstance(panel, Panel) for panel in panels):
+        raise ArgumentError(f"panels must be of regard.draw.Panel, got {shown(panels)}")
     names = list(dict.fromkeys(name for panel in panels for name in panel.lines))
     if not panels or not all(panel.lines for panel in panels) or len(names) > len(style.PALETTE):
         raise ArgumentError(
@@ -132,9 +142,9 @@ def _line(axes: Axes, entry: Entry, x: Numbers, y: Numbers) -> None:
     look: dict[str, Any] = DASHES if entry.mark == "dashes" else {"linewidth": 1.8}
     if entry.mark == "line" and len(x) <= DOTS:
         look = {**look, "marker": "o", "markersize": 4.2, "markeredgewidth": 0}
-    axes.plot(x, y.mean(0), color=entry.colour, **look)
+    axes.plot(x, y.mean(0), color=entry.color, **look)
     if len(y) > 1:
-        axes.fill_between(x, y.min(0), y.max(0), color=entry.colour, alpha=0.18, linewidth=0)
+        axes.fill_between(x, y.min(0), y.max(0), color=entry.color, alpha=0.18, linewidth=0)
 
 
 def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
@@ -145,17 +155,17 @@ def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
         slack = (high / low) ** 0.04 if high > low else 2.0
         axes.set_xlim(low / slack, high * slack)
         shown = [float(p) for p in places[:: -(-len(places) // 9)]]
-        shown = shown if len(places) <= 12 else colours.decades(low, high)
-        axes.set_xticks(shown, [colours.power(tick) for tick in shown])
+        shown = shown if len(places) <= 12 else colors.decades(low, high)
+        axes.set_xticks(shown, [colors.power(tick) for tick in shown])
     else:
         slack = 0.03 * (high - low) or 0.5
         axes.set_xlim(low - slack, high + slack)
-        shown = colours.even(low, high)
-        axes.set_xticks(shown, [colours.number(tick) for tick in shown])
+        shown = colors.even(low, high)
+        axes.set_xticks(shown, [colors.number(tick) for tick in shown])
     least, most = axes.get_ylim()
     if "y" not in logs and axes.dataLim.y0 >= 0:
         least = 0.0  # heights of what is never negative can be compared
-    rising = colours.decades(least, most) if "y" in logs else colours.even(least, most)
-    write = colours.power if "y" in logs else colours.number
+    rising = colors.decades(least, most) if "y" in logs else colors.even(least, most)
+    write = colors.power if "y" in logs else colors.number
     axes.set_yticks(rising, [write(tick) for tick in rising])
     axes.set_ylim(least, most)

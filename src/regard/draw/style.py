@@ -1,4 +1,4 @@
-"""Colours, type and figures measured in inches. Knows nothing of attention.
+"""Colors, type and figures measured in inches. Knows nothing of attention.
 
 Everything is set on the figure itself and nothing through rcParams, so a figure looks the same whatever style
 the caller's session has on, and no global state is touched.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 INK, MUTED, FAINT, RULE, BLOCKED = "#1b2330", "#5f6b7a", "#9aa5b1", "#dde2e8", "#e3e5e9"
 
-# Okabe and Ito's colours, told apart by every kind of colour vision; less their yellow, too pale on white.
+# Okabe and Ito's colors, told apart by every kind of color vision; less their yellow, too pale on white.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#4D4D4D")
 
 # Arial and Liberation Sans have the same widths; DejaVu Sans comes with matplotlib and has what they lack.

@@ -16,6 +16,10 @@ def count_words(text):
 """The default text: names are defined and used again, so heads that look back have something to find."""
 
 
+SEALED = ("card.json", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
+"""The files that the folder's `seal.json` lists."""
+
+
 def folder() -> Path:
     """The folder of the embedded model, for `from_pretrained`; its card lies beside the weights."""
     return Path(__file__).parent

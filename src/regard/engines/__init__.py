@@ -5,7 +5,11 @@
 - `pull(query, key, value, spec, want, grads, mass, needed)` gives the gradients of those four, None where there is
   none to give, from `grads`, those of the state's l, u, r, o and c (None: none; its m is the state's m itself), from
   `mass`, the state's l, and from `needed`, four booleans that say whose gradient is wanted;
-- `columns(query, key, spec, lse, want) -> Sums` is the second fold;
+- `columns(query, key, spec, m, l, want) -> Sums` is the second fold, given the rows' m and l, a learned sink merged in;
+  its weights are e^(score − m)/l, with the scores of the first fold bit for bit: at large scores any rounding of its
+  own, that of m + ln l included, would be another weight;
+- `look(query, key, spec, want)`, where an engine has it, gives row statistics by name and the Sums at once, of a call
+  of which no derivative and no output is asked; None where it does not take one;
 - `refuses(query, key, value, spec, want) -> str | None` says why it will not take a case.
 """
 
@@ -18,7 +22,7 @@ from torch import Tensor
 from regard.engines import native, sdpa, tiles, triton
 from regard.errors import EngineError
 from regard.spec import Spec
-from regard.statistics import Wanted
+from regard.statistics.table import Wanted
 
 # In the order in which "auto" asks them; sdpa is for devices where the tiles are slow, so "auto" skips it on the CPU.
 ENGINES: tuple[ModuleType, ...] = (native, triton, sdpa, tiles)

@@ -1,55 +1,259 @@
-"""A fold with its gradient as one function of query, key, value and a bias's tensor, for every engine.
+"""A fold with its derivatives as functions of query, key, value and a bias's tensor, for every engine.
 
-Knows what is saved for the backward pass, and nothing of how states or gradients are found.
+Knows what is saved for the backward pass and how derivatives of any kind follow from three computations: the fold, its
+gradient `pull`, and `second`, the gradient of that. Knows nothing of how they are found.
+
+    backward of the fold     pull                        forward mode of the fold     second, its part for the slopes
+    backward of pull         second                      forward mode of pull         pull of the tangents + second
+    backward of second       refused: EngineError        forward mode of second       refused: EngineError
+
+Below torch.vmap each is computed sample by sample, as torch.func is told by their `vmap`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.checks.transforms import transforming, wrapped
+from regard.engines.column_sums import Sums
+from regard.engines.second import GRADED, second
+from regard.errors import EngineError
+from regard.masks.window import Window
 from regard.spec import Spec
-from regard.state import State
-from regard.statistics import Wanted
+from regard.spec.bias import ScoreMod
+from regard.statistics.observation import Map
+from regard.statistics.state import SUMS, State
+from regard.statistics.table import Wanted
 
 Fold = Callable[[Tensor, Tensor, Tensor | None, Spec, Wanted], State]
 Pull = Callable[..., tuple[Tensor | None, ...]]  # `pull` of the protocol in `regard.engines`
 
+CONSTANT = ("m", "count", "top_scores", "top_keys")
+INPUTS = 4  # query, key, value, the bias's tensor
+THIRD = (
+    "attention can be differentiated twice, and this asks for a third derivative, or for a gradient of a forward-mode "
+    "one: torch.func.hessian, jacfwd of jacrev, and grad of grad are what there is; for more, compute the small call "
+    "as (query @ key.mT * scale).softmax(-1) @ value"
+)
+
 
 def differentiable(fold: Fold, pull: Pull) -> Fold:
-    """The fold, differentiable by `pull`; without a gradient to come it is the fold alone."""
+    """The fold, differentiable by `pull`; without a derivative to come it is the fold alone."""
 
     def rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
         parameter = None if spec.bias is None else spec.bias.parameter
         inputs = [t for t in (query, key, value, parameter) if t is not None]
-        if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
+        graded = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+        if graded or transforming(*inputs):
+            _no_hidden_gradient(spec, key)
             return State(*_Fold.apply(query, key, value, parameter, spec, want, fold, pull))
         return fold(query, key, value, spec, want)
 
     return rows
 
 
+def _no_hidden_gradient(spec: Spec, key: Tensor) -> None:
+    """Raise EngineError where the bias is code that holds tensors with gradients: none would reach them."""
+    if not isinstance(spec.bias, ScoreMod) or key.shape[2] == 0:
+        return
+    at = spec.offset
+    tried = spec.bias.apply(torch.zeros(1, 1, 1, 1, device=key.device), Window(at, at + 1, 0, 1, at))
+    if tried.requires_grad or wrapped(tried):
+        raise EngineError(
+            "a score_mod must hold no tensor that requires a gradient or comes from torch.func, as no derivative would "
+            "reach it: give what is learned as a bias of its own (a tensor, rg.alibi(…), rg.relative(…)), or detach it"
+        )
+
+
+def columns(
+    runner: ModuleType | Any, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted
+) -> Sums:
+    """The second fold of an engine, below any transform of torch.func; it has no derivative."""
+    if not transforming(query, key, l):
+        sums: Sums = runner.columns(query, key, spec, m, l, want)
+        return sums
+    parameter = None if spec.bias is None else spec.bias.parameter
+    found = list(_Columns.apply(query, key, m, l, parameter, spec, want, runner))
+    received = found.pop(0) if want.received else None
+    received_max = found.pop(0) if want.received_max else None
+    if not want.cell:
+        return Sums(received, received_max, None)
+    total, peak, rows = found
+    queries, keys = query.shape[2], key.shape[2]
+    picture = Map(
+        total=total, peak=peak, rows=rows, cell=want.cell, queries=queries, keys=keys, offset=spec.offset
+    )
+    return Sums(received, received_max, picture)
+
+
+def _bound(spec: Spec, parameter: Tensor | None) -> Spec:
+    """The spec with the bias's tensor as a function sees it: below torch.func that is another than the caller's."""
+    if spec.bias is None or parameter is None or parameter is spec.bias.parameter:
+        return spec
+    return replace(spec, bias=spec.bias.with_values(parameter))
+
+
+def _by_sample(
+    function: type[torch.autograd.Function], info: Any, axes: Sequence[Any], args: Sequence[Any]
+) -> Any:
+    """A function below torch.vmap: of one sample after the other, so that memory is that of one."""
+    if info.batch_size == 0:
+        raise EngineError("torch.vmap over attention needs at least one sample, got 0")
+    samples = [
+        function.apply(
+            *(a if axis is None else a.select(axis, i) for a, axis in zip(args, axes, strict=True))
+        )
+        for i in range(info.batch_size)
+    ]
+    results = tuple(None if parts[0] is None else torch.stack(parts) for parts in zip(*samples, strict=True))
+    return results, tuple(None if result is None else 0 for result in results)
+
+
 class _Fold(torch.autograd.Function):
-    """The fold with its gradient. m, counts and top keys are constants: every reading is the same for any m."""
+    """The fold with its derivatives. m, counts and top keys are constants: every reading is the same for any m."""
 
     @staticmethod
-    def forward(ctx, query, key, value, parameter, spec, want, fold, pull):  # type: ignore[no-untyped-def]
-        state = fold(query, key, value, spec, want)
-        # The bias's tensor reaches `pull` in the spec; saved, it is guarded against writes in place.
-        ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
-        ctx.spec, ctx.want, ctx.pull = spec, want, pull
-        ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
-        constants = (state.m, state.count, state.top_scores, state.top_keys)
-        ctx.mark_non_differentiable(*(t for t in constants if t is not None))
+    def forward(query, key, value, parameter, spec, want, fold, pull):  # type: ignore[no-untyped-def]
+        state = fold(query, key, value, _bound(spec, parameter), want)
         return tuple(getattr(state, f.name) for f in fields(State))
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        query, key, value, parameter, ctx.spec, ctx.want, _, ctx.pull = inputs
+        state = State(*output)
+        # The bias's tensor reaches `pull` in the spec; saved, it is guarded against writes in place.
+        ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
+        ctx.save_for_forward(query, key, value, parameter, state.m, state.l)
+        ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
+        constants = [getattr(state, name) for name in CONSTANT]
+        ctx.mark_non_differentiable(*(t for t in constants if t is not None))
+        ctx.held = [name for name in GRADED if getattr(state, name) is not None]
+
+    @staticmethod
     def backward(ctx, _m, l, u, r, o, c, *_):  # type: ignore[no-untyped-def]
-        query, key, value, _, m, mass = ctx.saved_tensors
-        grads = State(m=m, l=l, u=u, r=r, o=o, c=c)
-        shares = ctx.pull(query, key, value, ctx.spec, ctx.want, grads, mass, ctx.needs_input_grad[:4])
+        needed = tuple(ctx.needs_input_grad[:INPUTS])
+        shares = _Pull.apply(*ctx.saved_tensors, l, u, r, o, c, ctx.spec, ctx.want, ctx.pull, needed)
         return *shares, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx, *tangents):  # type: ignore[no-untyped-def]
+        query, key, value, parameter, m, mass = ctx.saved_tensors
+        slopes = {name: torch.zeros_like(mass) for name in ctx.held}
+        if "o" in slopes:
+            slopes["o"] = mass.new_zeros((*mass.shape, value.shape[3]))
+        if "c" in slopes:
+            slopes["c"] = mass.new_zeros((*mass.shape, len(ctx.want.columns)))
+        grads = [slopes.get(name) for name in GRADED]
+        call = (query, key, value, parameter, m, *grads, *tangents[:INPUTS])
+        found = dict(zip(GRADED, _Second.apply(*call, ctx.spec, ctx.want)[INPUTS:], strict=True))
+        return tuple(found.get(name) for name in SUMS)
+
+    @staticmethod
+    def vmap(info, axes, *args):  # type: ignore[no-untyped-def]
+        return _by_sample(_Fold, info, axes, args)
+
+
+class _Pull(torch.autograd.Function):
+    """The gradient of the fold, differentiable itself."""
+
+    @staticmethod
+    def forward(query, key, value, parameter, m, mass, *rest):  # type: ignore[no-untyped-def]
+        *slopes, spec, want, pull, needed = rest
+        grads = State(m=m, **dict(zip(GRADED, slopes, strict=True)))
+        return pull(query, key, value, _bound(spec, parameter), want, grads, mass, needed)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        *tensors, ctx.spec, ctx.want, ctx.pull, ctx.needed = inputs
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
+        query, key, value, parameter, m, _, *grads = ctx.saved_tensors
+        call = (query, key, value, parameter, m, *grads, *cotangents)
+        found = _Second.apply(*call, ctx.spec, ctx.want)
+        return *found[:INPUTS], None, None, *found[INPUTS:], None, None, None, None
+
+    @staticmethod
+    def jvp(ctx, *tangents):  # type: ignore[no-untyped-def]
+        query, key, value, parameter, m, mass, *grads = ctx.saved_tensors
+        along = tangents[INPUTS + 2 : INPUTS + 2 + len(GRADED)]
+        more = ctx.spec, ctx.want
+        turned = _Second.apply(query, key, value, parameter, m, *grads, *tangents[:INPUTS], *more)[:INPUTS]
+        moved = _Pull.apply(query, key, value, parameter, m, mass, *along, *more, ctx.pull, ctx.needed)
+        sums = [_total(a, b) for a, b in zip(turned, moved, strict=True)]
+        return tuple(t if need else None for t, need in zip(sums, ctx.needed, strict=True))
+
+    @staticmethod
+    def vmap(info, axes, *args):  # type: ignore[no-untyped-def]
+        # `needed` is a tuple, whose axes come as a tuple
+        return _by_sample(_Pull, info, (*axes[:-1], None), args)
+
+
+def _total(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return a + b
+
+
+class _Second(torch.autograd.Function):
+    """The gradient of the gradient: see `regard.engines.second`. What would need a third derivative is refused."""
+
+    @staticmethod
+    def forward(query, key, value, parameter, m, *rest):  # type: ignore[no-untyped-def]
+        *tensors, spec, want = rest
+        grads = State(m=m, **dict(zip(GRADED, tensors, strict=False)))
+        cotangents = tuple(tensors[len(GRADED) :])
+        return second(query, key, value, _bound(spec, parameter), want, grads, cotangents)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, *_):  # type: ignore[no-untyped-def]
+        raise EngineError(THIRD)
+
+    @staticmethod
+    def jvp(ctx, *_):  # type: ignore[no-untyped-def]
+        raise EngineError(THIRD)
+
+    @staticmethod
+    def vmap(info, axes, *args):  # type: ignore[no-untyped-def]
+        return _by_sample(_Second, info, axes, args)
+
+
+class _Columns(torch.autograd.Function):
+    """The second fold, of constants."""
+
+    @staticmethod
+    def forward(query, key, m, l, parameter, spec, want, runner):  # type: ignore[no-untyped-def]
+        sums = runner.columns(query, key, _bound(spec, parameter), m, l, want)
+        picture = () if sums.map is None else (sums.map.total, sums.map.peak, sums.map.rows)
+        return tuple(t for t in (sums.received, sums.received_max, *picture) if t is not None)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*output)
+        ctx.results = len(output)
+
+    @staticmethod
+    def backward(ctx, *_):  # type: ignore[no-untyped-def]
+        return (None,) * 8
+
+    @staticmethod
+    def jvp(ctx, *_):  # type: ignore[no-untyped-def]
+        return (None,) * ctx.results
+
+    @staticmethod
+    def vmap(info, axes, *args):  # type: ignore[no-untyped-def]
+        return _by_sample(_Columns, info, axes, args)

@@ -4,14 +4,14 @@ from regard.masks.algebra import And, Mask, Not, Or, as_mask
 from regard.masks.bits import Dense
 from regard.masks.content import Documents, Padding, Prefix, documents, padding, prefix
 from regard.masks.conventions import dense
-from regard.masks.packing import pack, unpack
-from regard.masks.positions import Causal, Near, Strided, Tokens, causal, near, strided, tokens
-from regard.masks.recognition import recognise
-from regard.masks.scattered import Random, random
+from regard.masks.positions import Causal, GlobalTokens, Near, Strided, causal, global_tokens, near, strided
+from regard.masks.random_blocks import RandomBlocks, random_blocks
+from regard.masks.recognition import recognize
+from regard.masks.serialize import pack, unpack
 from regard.masks.tile import ALL, NONE, SOME, Tile
 
 __all__ = [
-    "Mask", "causal", "near", "strided", "random", "tokens", "prefix", "documents", "padding", "dense",
-    "And", "Or", "Not", "Causal", "Near", "Strided", "Random", "Tokens", "Prefix", "Documents", "Padding",
-    "Dense", "Tile", "NONE", "SOME", "ALL", "as_mask", "recognise", "pack", "unpack",
+    "Mask", "causal", "near", "strided", "random_blocks", "global_tokens", "prefix", "documents", "padding", "dense",
+    "And", "Or", "Not", "Causal", "Near", "Strided", "RandomBlocks", "GlobalTokens", "Prefix", "Documents", "Padding",
+    "Dense", "Tile", "NONE", "SOME", "ALL", "as_mask", "recognize", "pack", "unpack",
 ]  # fmt: skip

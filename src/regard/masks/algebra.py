@@ -9,6 +9,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from operator import is_
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -148,11 +149,13 @@ class Mask(ABC):
         return self._map_tensors(lambda tensor: tensor.to(device))
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Mask:
-        # A copy keeps what was worked out for `tile`, so that a mask on a device never synchronises with it.
+        # A copy keeps what was worked out for `tile`, so that a mask on a device never synchronizes with it.
+        held = {name: value for name, value in self._content().items() if isinstance(value, Tensor)}
+        after = {name: change(tensor) for name, tensor in held.items()}
+        if all(after[name] is tensor for name, tensor in held.items()):
+            return self
         changed = copy.copy(self)
-        for name, value in self._content().items():
-            if isinstance(value, Tensor):
-                object.__setattr__(changed, name, change(value))
+        changed._set(**after)
         return changed
 
     if not TYPE_CHECKING:
@@ -221,7 +224,8 @@ class Node(Mask):
             mask.check(batch, heads, queries, keys, offset)
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Mask:
-        return type(self)(tuple(mask._map_tensors(change) for mask in self.masks))
+        changed = tuple(mask._map_tensors(change) for mask in self.masks)
+        return self if all(map(is_, changed, self.masks)) else type(self)(changed)
 
     def _names(self) -> list[str]:
         return [f"({mask.name})" if isinstance(mask, And | Or) else mask.name for mask in self.masks]
@@ -290,7 +294,7 @@ class Not(Mask):
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
         tile = self.mask.tile(q0, q1, k0, k1)
-        return ALL if tile is NONE else NONE if tile is ALL else SOME
+        return {ALL: NONE, NONE: ALL}.get(tile, SOME)
 
     @property
     def name(self) -> str:
@@ -308,7 +312,8 @@ class Not(Mask):
         self.mask.check(batch, heads, queries, keys, offset)
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Mask:
-        return Not(self.mask._map_tensors(change))
+        changed = self.mask._map_tensors(change)
+        return self if changed is self.mask else Not(changed)
 
     def __invert__(self) -> Mask:
         return self.mask

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,33 +9,29 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.checks.arguments import MOST, whole
+from regard.checks.arguments import shown as described
+from regard.checks.transforms import concrete, tracing
 from regard.errors import ArgumentError, MaskError
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """`value` as an int that is at least `least`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ArgumentError(f"{name} must be a whole number, got {value!r}") from None
-    if isinstance(value, bool):
-        raise ArgumentError(f"{name} must be a whole number, got {value}")
-    if number < least:
-        raise ArgumentError(f"{name} must be at least {least}, got {number}")
-    return number
 
 
 def integers(name: str, value: Any) -> Tensor:
     """`value` (tensor, array or nested list) as an int64 tensor."""
+    value = concrete(name, value, MaskError)
     try:
         tensor = torch.as_tensor(value)
-    except (TypeError, ValueError, RuntimeError):
-        raise ArgumentError(f"{name} must be whole numbers, got {type(value).__name__} {value!r}") from None
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise ArgumentError(
+            f"{name} must be whole numbers, got {type(value).__name__} {described(value)}"
+        ) from None
     if tensor.numel() == 0 and not isinstance(value, Tensor):
         tensor = tensor.to(torch.int64)
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise ArgumentError(f"{name} must be whole numbers, got {tensor.dtype}")
-    return tensor.to(torch.int64)
+    tensor = tensor.to(torch.int64)
+    if not traced(tensor) and tensor.numel() and int(tensor.abs().max()) > MOST:
+        raise ArgumentError(f"{name} must be whole numbers of at most {MOST}, got {int(tensor.abs().max())}")
+    return tensor
 
 
 def count_per_row(name: str, value: Any) -> int | Tensor:
@@ -55,7 +50,7 @@ def count_per_row(name: str, value: Any) -> int | Tensor:
 
 def traced(*content: Any) -> bool:
     """Whether content cannot be read, as torch.compile is tracing: a mask of it is read when the graph runs."""
-    return torch.compiler.is_compiling() and any(isinstance(part, Tensor) for part in content)
+    return any(isinstance(part, Tensor) and tracing(part) for part in content)
 
 
 def shown(value: int | Tensor) -> str:

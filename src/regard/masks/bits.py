@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regard.checks.transforms import concrete, untransformed
 from regard.errors import MaskError
 from regard.masks.algebra import Index, Mask
 from regard.masks.arguments import traced, whole
@@ -35,6 +36,7 @@ class Dense(Mask):
     empty: np.ndarray = field(init=False)  # (rows + 1, columns + 1) number of NONE cells above and left
     full: np.ndarray = field(init=False)  # the same of ALL cells
 
+    @untransformed
     def __post_init__(self) -> None:
         width = _bytes(whole("keys", self.keys, 1))
         if not isinstance(self.bits, Tensor) or self.bits.dtype != torch.uint8 or self.bits.ndim != 4:
@@ -55,6 +57,7 @@ class Dense(Mask):
     @classmethod
     def of(cls, keep: Tensor, offset: int) -> Dense:
         """Pack a bool tensor `(batch, heads, queries, keys)`."""
+        keep = concrete("keep", keep, MaskError)
         return cls(pack_bits(keep), keep.shape[3], offset)
 
     @property

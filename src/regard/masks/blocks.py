@@ -8,17 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.masks.tile import ALL, NONE
+from regard.masks.tile import ALL, NONE, TiledMask
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
-    from regard.masks.algebra import Mask
 
 SIZE = 128  # FlexAttention's default block
 
 
-def block_mask(mask: Mask, queries: int, keys: int, offset: int, device: torch.device | str) -> BlockMask:
+def block_mask(
+    mask: TiledMask, queries: int, keys: int, offset: int, device: torch.device | str
+) -> BlockMask:
     """`mask`, whose tensors are on `device`, for queries from position `offset`; rows share the blocks."""
     # Imported here: it brings in torch's compiler, which `import regard` does without.
     from torch.nn.attention.flex_attention import BlockMask

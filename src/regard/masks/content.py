@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.checks.transforms import untransformed
 from regard.errors import MaskError
 from regard.masks.algebra import Index, Mask, square
 from regard.masks.arguments import count_per_row, integers, shown, traced
@@ -29,6 +30,7 @@ class Prefix(Mask):
     shortest: int = field(init=False)
     longest: int = field(init=False)
 
+    @untransformed
     def __post_init__(self) -> None:
         length = count_per_row("length", self.length)
         self._set(length=length)
@@ -41,7 +43,9 @@ class Prefix(Mask):
         return k_pos < _row(self.length, batch)
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
-        return ALL if k1 <= self.shortest else NONE if k0 >= self.longest else SOME
+        if k1 <= self.shortest:
+            return ALL
+        return NONE if k0 >= self.longest else SOME
 
     @property
     def name(self) -> str:
@@ -64,6 +68,7 @@ class Padding(Mask):
     start: int | Tensor = 0
     bounds: tuple[int, int, int, int] = field(init=False)  # smallest, largest start; smallest, largest end
 
+    @untransformed
     def __post_init__(self) -> None:
         lengths, start = count_per_row("lengths", self.lengths), count_per_row("start", self.start)
         rows = {_rows(lengths), _rows(start)} - {1}
@@ -123,6 +128,7 @@ class Documents(Mask):
     highs: np.ndarray = field(init=False)
     block: int = field(init=False)  # positions in a block: 1 where the labels are sorted
 
+    @untransformed
     def __post_init__(self) -> None:
         ids = integers("ids", self.ids)
         if ids.ndim not in (1, 2) or ids.numel() == 0:
@@ -250,7 +256,9 @@ def documents(ids: Tensor | Sequence[int] | Sequence[Sequence[int]]) -> Mask:
 
 def _row(value: int | Tensor, batch: Index) -> Index:
     """The count of each batch row asked for; content of one row holds for all."""
-    return value if isinstance(value, int) else value[0] if value.shape[0] == 1 else value[batch]
+    if isinstance(value, int):
+        return value
+    return value[0] if value.shape[0] == 1 else value[batch]
 
 
 def _rows(value: int | Tensor) -> int:

@@ -8,24 +8,33 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.checks.transforms import concrete, untransformed
 from regard.errors import ArgumentError, MaskError
 from regard.masks.algebra import Mask
 from regard.masks.arguments import traced, whole
 from regard.masks.bits import Dense
 
+CONVENTIONS = "a dense mask must be given by the name of its convention"
+NAMES = (
+    "say dense(keep=…), where True may attend, drop=…, where True is blocked, or additive=…, of 0 and −inf"
+)
 BLOCKED = -1e4  # e^−10000 is 0 in every float type, float64 included (its smallest is e^−745)
 
 
+@untransformed
 def dense(
+    *unnamed: object,
     keep: Tensor | None = None,
-    *,
     drop: Tensor | None = None,
     additive: Tensor | None = None,
     offset: int | None = None,
 ) -> Mask:
-    """A mask from a dense tensor, in exactly one of three conventions; kept as one bit per query and key.
+    """A mask from a dense tensor, in exactly one of three conventions, said by name; kept as one bit per pair.
+
+        dense(keep=torch.ones(5, 11).tril(6) > 0)    # queries that stand at the end of the keys, each up to its own
 
     Args:
+        unnamed: nothing: of a tensor without a name there is no telling what it means.
         keep: bool, True where the query may attend.
         drop: bool, True where it is blocked.
         additive: floating point, 0 where it may attend; −inf, or anything up to −1e4, where it is blocked:
@@ -36,8 +45,10 @@ def dense(
 
     Raises:
         ArgumentError: none of the three was given, or several.
-        MaskError: another shape or dtype, or additive values that are neither 0 nor blocked.
+        MaskError: a tensor without a name, another shape or dtype, or additive values that are neither 0 nor blocked.
     """
+    if unnamed:
+        raise MaskError(f"{CONVENTIONS}, got {described(unnamed[0])} without a name: {NAMES}")
     given = {"keep": keep, "drop": drop, "additive": additive}
     given = {name: tensor for name, tensor in given.items() if tensor is not None}
     if len(given) != 1:
@@ -45,6 +56,7 @@ def dense(
     ((name, tensor),) = given.items()
     if not isinstance(tensor, Tensor):
         raise MaskError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+    tensor = concrete(name, tensor, MaskError)
     tensor = with_four_axes(name, tensor)
     if additive is not None:
         allowed = _from_additive(tensor)
@@ -56,6 +68,13 @@ def dense(
         raise MaskError(f"{name} must be bool, got {tensor.dtype}: say which value is True, as in mask == 1")
     queries, keys = allowed.shape[2:]
     return Dense.of(allowed, keys - queries if offset is None else whole("offset", offset, -queries))
+
+
+def described(value: object) -> str:
+    """A value in a word: a tensor by its type and shape, anything else by its type."""
+    if isinstance(value, Tensor):
+        return f"a {value.dtype} tensor of shape {tuple(value.shape)}"
+    return type(value).__name__
 
 
 def with_four_axes(name: str, tensor: Tensor) -> Tensor:

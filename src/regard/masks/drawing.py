@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from regard.masks.tile import ALL, NONE, SOME, Tile
-
-if TYPE_CHECKING:
-    from regard.masks.algebra import Mask
+from regard.masks.tile import ALL, NONE, SOME, Tile, TiledMask
 
 CELLS = 8  # rows and columns of a drawing, at most
 FINE = 256  # cells of up to so many pairs are looked at pair by pair, when `tile` is not sure
 SIGNS = {ALL: "■", SOME: "▒", NONE: "·"}
 
 
-def drawing(mask: Mask) -> str:
+def drawing(mask: TiledMask) -> str:
     """The mask's expression, and below it a row per query and a column per key, pooled to 8 × 8 cells."""
     q_cells, k_cells = (_cells(positions) for positions in mask.span)
     lines = [mask.name, *(" ".join(SIGNS[_look(mask, q, k)] for k in k_cells) for q in q_cells)]
@@ -31,7 +26,7 @@ def _cells(positions: range) -> list[range]:
     return [positions[start : start + size] for start in range(0, len(positions), size)]
 
 
-def _look(mask: Mask, queries: range, keys: range) -> Tile:
+def _look(mask: TiledMask, queries: range, keys: range) -> Tile:
     tile = mask.tile(queries.start, queries.stop, keys.start, keys.stop)
     if tile is not SOME or len(queries) * len(keys) > FINE:
         return tile
@@ -42,4 +37,6 @@ def _look(mask: Mask, queries: range, keys: range) -> Tile:
         torch.arange(batch)[:, None, None, None],
         torch.arange(heads)[:, None, None],
     )
-    return ALL if bool(allowed.all()) else SOME if bool(allowed.any()) else NONE
+    if bool(allowed.all()):
+        return ALL
+    return SOME if bool(allowed.any()) else NONE

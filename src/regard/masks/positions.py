@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from regard.checks.arguments import listed
+from regard.checks.transforms import untransformed
 from regard.errors import ArgumentError, MaskError
 from regard.masks.algebra import Index, Mask, square
 from regard.masks.arguments import integers, shown, traced, whole
@@ -28,7 +30,9 @@ class Causal(Mask):
         return k_pos <= q_pos
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
-        return ALL if k1 <= q0 + 1 else NONE if k0 >= q1 else SOME
+        if k1 <= q0 + 1:
+            return ALL
+        return NONE if k0 >= q1 else SOME
 
     @property
     def name(self) -> str:
@@ -42,6 +46,7 @@ class Near(Mask):
     before: int
     after: int = 0
 
+    @untransformed
     def __post_init__(self) -> None:
         self._set(before=whole("before", self.before, 0), after=whole("after", self.after, 0))
 
@@ -69,6 +74,7 @@ class Strided(Mask):
 
     step: int
 
+    @untransformed
     def __post_init__(self) -> None:
         self._set(step=whole("step", self.step, 1))
 
@@ -91,13 +97,14 @@ class Strided(Mask):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tokens(Mask):
+class GlobalTokens(Mask):
     """k or q is one of `indices`, kept sorted and without repeats."""
 
     indices: Tensor
     flags: Tensor = field(init=False)  # whether position −1, 0, 1, …, last + 1 is one of them
     sorted: tuple[int, ...] = field(init=False)
 
+    @untransformed
     def __post_init__(self) -> None:
         indices = integers("indices", self.indices)
         if indices.ndim != 1:
@@ -128,7 +135,7 @@ class Tokens(Mask):
 
     @property
     def name(self) -> str:
-        return f"tokens({shown(self.indices)})"
+        return f"global_tokens({shown(self.indices)})"
 
     @property
     def span(self) -> tuple[range, range]:
@@ -180,8 +187,8 @@ def strided(step: int) -> Mask:
     return Strided(step)
 
 
-def tokens(indices: Tensor | Iterable[int]) -> Mask:
-    """Global tokens: those at `indices` attend every key, and every query attends them. Here `tokens([1])`:
+def global_tokens(indices: Tensor | Iterable[int]) -> Mask:
+    """Global tokens: those at `indices` attend every key, and every query attends them. Here `global_tokens([1])`:
 
         · ■ · ·
         ■ ■ ■ ■
@@ -194,4 +201,6 @@ def tokens(indices: Tensor | Iterable[int]) -> Mask:
     Raises:
         ArgumentError: a negative or fractional position, or one past 2^24.
     """
-    return Tokens(indices if isinstance(indices, Tensor) else integers("indices", list(indices)))
+    if not isinstance(indices, Tensor):
+        indices = integers("indices", listed("indices", indices, lambda _, item: item))
+    return GlobalTokens(indices)

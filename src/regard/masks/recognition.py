@@ -24,7 +24,7 @@ SAMPLE = 16  # queries that are looked at in any case
 CHUNK = 2**22  # pairs compared at once
 
 
-def recognise(keep: Tensor, *, offset: int | None = None) -> Mask | None:
+def recognize(keep: Tensor, *, offset: int | None = None) -> Mask | None:
     """The mask that a dense one exactly is; None if every query may attend every key.
 
     It finds causal, near (sliding windows), padding of queries and keys (left, right or both, row by row),

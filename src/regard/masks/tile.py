@@ -1,8 +1,12 @@
-"""What a mask can say about a whole tile of queries and keys. Knows nothing else."""
+"""What a mask can say about a whole tile of queries and keys."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
 
 
 class Tile(Enum):
@@ -20,3 +24,22 @@ class Tile(Enum):
 
 
 NONE, SOME, ALL = Tile.NONE, Tile.SOME, Tile.ALL
+
+
+class TiledMask(Protocol):
+    """What the drawing of a mask and its `BlockMask` ask of it: see `regard.masks.algebra.Mask`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    @property
+    def span(self) -> tuple[range, range]: ...
+
+    def allows(self, q_pos: Tensor, k_pos: Tensor, batch: Any, head: Any) -> Tensor: ...
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile: ...
+
+    def to(self, device: torch.device | str) -> TiledMask: ...

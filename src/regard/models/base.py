@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from transformers.utils.generic import can_return_tuple
 
 from regard.errors import ArgumentError
-from regard.nn.initial import SMALL
+from regard.nn.init import SMALL
 from regard.nn.layers import Layer
 
 IGNORED = -100  # a label that no loss looks at

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Literal
 from transformers import PreTrainedConfig
 
 from regard.errors import ArgumentError
-from regard.nn import counting
+from regard.nn import parameters
 from regard.nn.arguments import LayerArguments
-from regard.nn.counting import Config
 from regard.nn.feedforward import GATED, Activation
-from regard.nn.initial import Init
+from regard.nn.init import Init
+from regard.nn.parameters import Config
 
 Positions = Literal["learned", "sinusoidal", "rotary", "alibi", "relative"]
 THEIRS = {
@@ -178,7 +178,7 @@ class ImageToTextConfig(TransformerConfig):
         stem: channels of the first of the convolutions that make patches (Xiao et al. 2021, "Early Convolutions Help
             Transformers See Better"); they double where height and width are halved, until a patch is one pixel, so
             `patch` is then a power of two. 0: each patch is projected by itself.
-        channels: of a pixel: 1 for grey, 3 for colours.
+        channels: of a pixel: 1 for gray, 3 for colors.
         encoder_depth: number of the encoder's layers; `depth`, the decoder's, by default.
         **transformer: see `TransformerConfig` and `TextConfig`.
     """
@@ -284,7 +284,7 @@ def parameters_of(config: TransformerConfig) -> int:
     """
     if not isinstance(config, TransformerConfig):
         raise ArgumentError(f"config must be that of a transformer, got {type(config).__name__}")
-    return sum(counting.parameters_of(part) for part in config.parts()) + config.extra()
+    return sum(parameters.parameters_of(part) for part in config.parts()) + config.extra()
 
 
 def _shared(config: TransformerConfig) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from regard.errors import ArgumentError, ShapeError
+from regard.errors import ArgumentError, MaskError, ShapeError
 from regard.masks import Mask, dense, padding, prefix
 
 
@@ -33,7 +33,7 @@ class Text:
             return None
         if self.whole:
             return padding(self.lengths, start=self.start)
-        return dense(self.real[:, None, -queries:, None] & self.real[:, None, None, :])
+        return dense(keep=self.real[:, None, -queries:, None] & self.real[:, None, None, :])
 
     def asked(self, queries: int, first: int) -> Mask | None:
         """The mask of cross-attention to this text, for queries at position `first` on."""
@@ -41,7 +41,7 @@ class Text:
             return None
         if not self.whole:
             keep = self.real[:, None, None, :].expand(-1, -1, queries, -1)
-            return dense(keep, offset=first)
+            return dense(keep=keep, offset=first)
         ends = prefix(self.start + self.lengths)
         return ends & ~prefix(self.start) if bool((torch.as_tensor(self.start) > 0).any()) else ends
 
@@ -70,14 +70,19 @@ def text(attention_mask: Tensor | None, batch: int, tokens: int) -> Text:
 
     Raises:
         ShapeError: another shape.
+        MaskError: not 0 and 1: where 0 means may attend, as in masks that are added, every text would be turned over.
     """
     if attention_mask is None:
         return Text()
-    if tuple(attention_mask.shape) != (batch, tokens):
+    shape = (
+        tuple(attention_mask.shape) if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
+    )
+    if shape != (batch, tokens):
         raise ShapeError(
             f"attention_mask must be (batch, tokens) = {(batch, tokens)}, with the tokens in the cache, "
-            f"got {tuple(attention_mask.shape)}"
+            f"got {shape}"
         )
+    _check_convention(attention_mask)
     real = attention_mask.bool()
     if bool(real.all()):
         return Text()
@@ -85,3 +90,15 @@ def text(attention_mask: Tensor | None, batch: int, tokens: int) -> Text:
     end = real.shape[1] - real.flip(1).int().argmax(1)
     whole = bool(((end - start == lengths) | (lengths == 0)).all())
     return Text(real, start, lengths, whole)
+
+
+def _check_convention(mask: Tensor) -> None:
+    """Raise MaskError where 0 may mean something else than padding, as in a mask that is added to scores."""
+    whole = not mask.is_floating_point() and not mask.is_complex()
+    if whole and bool(((mask == 0) | (mask == 1)).all()):
+        return
+    raise MaskError(
+        "attention_mask must be booleans or whole numbers, 1 where a token is real and 0 where it is padding, got "
+        f"{mask.dtype} with {mask.flatten()[:6].tolist()}…: give (mask == 0).long() where 0 means real, as in "
+        "additive masks, (mask != 0).long() where it means padding"
+    )

@@ -15,8 +15,8 @@ from regard.masks import dense
 from regard.models.base import Model, new_projection, refuse, returning
 from regard.models.config import EncoderConfig
 from regard.models.encoder import EncoderModel
-from regard.seams.handed import Handed, hand_over
 from regard.spec import SpecArguments
+from regard.watch.hooks.own import Handed, hand_over
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Pointer(nn.Module):
     def forward(self, hidden: Tensor, places: Tensor, values: Tensor) -> Tensor:
         """What the query reads of `values` `(batch, tokens, …)` where `places` are: `(batch, …)`."""
         query = self.query.to(hidden.dtype).expand(hidden.shape[0], 1, 1, -1)
-        key, value, mask = self.key(hidden)[:, None], values[:, None], dense(places[:, None, None])
+        key, value, mask = self.key(hidden)[:, None], values[:, None], dense(keep=places[:, None, None])
         read = hand_over(
             (hidden, places, values),
             lambda: attend(query, key, value, mask=mask),

@@ -13,7 +13,7 @@ from regard.models.caching import LentCache
 from regard.models.config import BUCKETS, EncoderConfig, TransformerConfig
 from regard.models.padding import Text, text
 from regard.nn.arguments import AttentionArguments, Options
-from regard.nn.initial import SMALL
+from regard.nn.init import SMALL
 from regard.nn.layers import Decoder, Encoder, Layer
 from regard.nn.positions import Alibi, HeadPositions, Learned, Relative, Rotary, Sinusoidal
 

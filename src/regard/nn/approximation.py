@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.attention import attend
+from regard.checks.arguments import checked
 from regard.errors import ArgumentError
 from regard.masks import causal as up_to_here
 from regard.nn.features import PositiveRandom
@@ -20,6 +21,7 @@ from regard.nn.lowrank import ITERATIONS, landmark_attention, projected_attentio
 Approximation = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 
+@checked
 def errors_by_rank(
     query: Tensor,
     key: Tensor,
@@ -54,6 +56,7 @@ def errors_by_rank(
         return torch.stack([(output - exact).norm(dim=(2, 3)) / size for output in outputs])
 
 
+@checked
 def by_features(*, seed: int = 0, causal: bool = False) -> Approximation:
     """Positive random features, as many as the rank (Choromanski et al. 2021)."""
 
@@ -64,6 +67,7 @@ def by_features(*, seed: int = 0, causal: bool = False) -> Approximation:
     return approximate
 
 
+@checked
 def by_slots() -> Approximation:
     """As many slots as the rank, means of segments of the keys and of the values (Wang et al. 2020, section 4).
 
@@ -81,6 +85,7 @@ def by_slots() -> Approximation:
     return approximate
 
 
+@checked
 def by_landmarks(*, iterations: int | None = ITERATIONS) -> Approximation:
     """As many landmarks as the rank (Xiong et al. 2021)."""
 

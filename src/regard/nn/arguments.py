@@ -10,7 +10,7 @@ from torch import nn
 from regard.errors import ArgumentError
 from regard.masks import Mask
 from regard.nn.feedforward import Activation
-from regard.nn.initial import Init
+from regard.nn.init import Init
 from regard.nn.positions import HeadPositions
 from regard.nn.scores import Score
 
@@ -20,7 +20,7 @@ class ScoringArguments(TypedDict, total=False):
 
     mask: which keys a query may attend, in every call (None: all).
     positions: `Rotary(…)`, `Alibi(…)` or `Relative(…)`, for self-attention.
-    norm: "rms" or "layer": queries and keys are normalised head by head before they turn (Henry et al. 2020).
+    norm: "rms" or "layer": queries and keys are normalized head by head before they turn (Henry et al. 2020).
     score: a score function in place of the scaled dot product.
     scale: factor of q · k (default 1/√head_dim).
     softcap: c in c · tanh(score / c).
@@ -53,7 +53,7 @@ class LayerArguments(TypedDict, total=False):
     dropout: probability of dropping each number of a block's output, in training.
     inner_dropout: the same for attention's weights and the feed-forward block's hidden numbers.
     bias: whether projections and layer norms have one; True by default.
-    init: "xavier" (default), "small" or "zero": see `initialise`.
+    init: "xavier" (default), "small" or "zero": see `initialize`.
     epsilon: of the norms, 1e-5.
     checkpoint: compute a layer once more in the backward pass instead of keeping what lies within (Chen et al. 2016).
         With a cache it has no effect, as nothing may be appended twice.

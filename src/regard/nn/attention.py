@@ -6,6 +6,8 @@ Knows projections and heads; what the weights are is the spec's, and how they ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import Literal, Unpack
 
 import torch
@@ -13,13 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from regard.attention import attend
+from regard.checks.arguments import checked, sized
 from regard.errors import ArgumentError, ShapeError
 from regard.masks import Mask, as_mask
 from regard.nn.arguments import ScoringArguments
 from regard.nn.cache import Cache, Entry
-from regard.nn.given import Head, fuse
-from regard.nn.initial import Init, initialise
+from regard.nn.init import Init, initialize
 from regard.nn.positions import HeadPositions
+from regard.nn.projections import Head, fuse
 from regard.nn.scores import Score
 from regard.spec import SpecArguments
 
@@ -43,7 +46,7 @@ class MultiHeadAttention(nn.Module):
         bias: whether the projections have one.
         dropout: probability of dropping each weight, in training.
         output_dropout: the same for each number of the output.
-        init: "xavier", "small" or "zero": see `initialise`.
+        init: "xavier", "small" or "zero": see `initialize`.
         **scoring: mask, positions, norm, score, scale, softcap, sink: see `ScoringArguments`.
 
     Its weights are `qkv` (query, key and value under each other: one product for self-attention), or with
@@ -55,6 +58,7 @@ class MultiHeadAttention(nn.Module):
 
     sink_logit: nn.Parameter | None
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -77,6 +81,8 @@ class MultiHeadAttention(nn.Module):
         self.value_dim = self.head_dim if value_dim is None else value_dim
         if self.value_dim < 1:
             raise ArgumentError(f"value_dim must be at least 1, got {value_dim}")
+        if source_width is not None and source_width < 1:
+            raise ArgumentError(f"source_width must be at least 1, got {source_width}")
         for name, share in (("dropout", dropout), ("output_dropout", output_dropout)):
             if not 0.0 <= share < 1.0:
                 raise ArgumentError(f"{name} must be at least 0 and below 1, got {share}")
@@ -92,7 +98,7 @@ class MultiHeadAttention(nn.Module):
         self.output = nn.Linear(heads * self.value_dim, width, bias)
         self.output_dropout = nn.Dropout(output_dropout)
         self._score_with(**scoring)
-        self.initialise(init)
+        self.initialize(init)
 
     def _score_with(
         self,
@@ -171,8 +177,8 @@ class MultiHeadAttention(nn.Module):
         """The projections that make query, key and value."""
         return [self.qkv] if self.source_width is None else [self.query, self.key_value]
 
-    def initialise(self, init: Init) -> None:
-        """Draw the projections anew: see `regard.nn.initialise`. Query, key and value have each a fan of their own."""
+    def initialize(self, init: Init) -> None:
+        """Draw the projections anew: see `regard.nn.initialize`. Query, key and value have each a fan of their own."""
         widths = [self.widths] if self.source_width is None else [self.widths[:1], self.widths[1:]]
         inner = [
             part
@@ -180,8 +186,9 @@ class MultiHeadAttention(nn.Module):
             for part in projection.weight.detach().split(sizes)
         ]
         biases = [projection.bias for projection in (*self.inputs, self.output)]
-        initialise(init, inner, self.output.weight, biases)
+        initialize(init, inner, self.output.weight, biases)
 
+    @checked
     def forward(
         self,
         x: Tensor,
@@ -277,7 +284,8 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, SpecArguments]:
         """What turns query and key into weights."""
         mask = as_mask(mask)
-        both = mask if self.mask is None else self.mask if mask is None else self.mask & mask
+        given = [each for each in (self.mask, mask) if each is not None]
+        both = reduce(and_, given) if given else None
         spec: SpecArguments = {
             "mask": both,
             "scale": self.scale,

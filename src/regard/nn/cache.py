@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from regard.checks.arguments import sized
 from regard.errors import ArgumentError, ShapeError
 
 LEAST = 64  # tokens that memory is first made for; it doubles when it is full
@@ -22,6 +23,7 @@ class Entry:
         crosses: whether the keys are a source's.
     """
 
+    @sized
     def __init__(self) -> None:
         self.tokens = self.length = 0
         self.crosses = False
@@ -99,6 +101,7 @@ class Cache:
         model: the module whose layers may use this cache.
     """
 
+    @sized
     def __init__(self, model: nn.Module) -> None:
         self._names = {module: name for name, module in model.named_modules()}
         self._entries: dict[nn.Module, Entry] = {}

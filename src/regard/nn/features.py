@@ -10,6 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from regard.checks.arguments import checked, sized
 from regard.errors import ArgumentError, ShapeError
 
 
@@ -33,6 +34,7 @@ class Elu(Features):
     Above 0 everywhere, also where elu(x) + 1 itself would be rounded to 0.
     """
 
+    @checked
     def forward(self, x: Tensor) -> Tensor:
         """As many features as the vectors have numbers."""
         return x.clamp(max=0).exp() + x.relu()
@@ -52,6 +54,7 @@ class PositiveRandom(Features):
 
     directions: Tensor
 
+    @sized
     def __init__(self, dim: int, count: int, *, seed: int = 0) -> None:
         super().__init__()
         for name, size in (("dim", dim), ("count", count)):
@@ -74,6 +77,7 @@ class PositiveRandom(Features):
         largest = exponents.detach().amax(-1, keepdim=True)
         return (exponents - largest).exp() / math.sqrt(count), largest
 
+    @checked
     def forward(self, x: Tensor) -> Tensor:
         """The features themselves, `(…, tokens, count)`."""
         numbers, logarithm = self.split(x)

@@ -9,8 +9,9 @@ from typing import Literal, get_args
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from regard.checks.arguments import checked, sized
 from regard.errors import ArgumentError
-from regard.nn.initial import Init, initialise
+from regard.nn.init import Init, initialize
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "swiglu", "geglu"]
 GATED = ("swiglu", "geglu")
@@ -36,12 +37,13 @@ class FeedForward(nn.Module):
         bias: whether the projections have one.
         dropout: probability of dropping each hidden number, in training.
         output_dropout: the same for each number of the output.
-        init: "xavier", "small" or "zero": see `initialise`.
+        init: "xavier", "small" or "zero": see `initialize`.
 
     Raises:
         ArgumentError: a name or number outside these.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -69,8 +71,9 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(hidden, width, bias)
         self.dropout, self.output_dropout = nn.Dropout(dropout), nn.Dropout(output_dropout)
         inner = self.inner.weight.detach().chunk(gates)
-        initialise(init, inner, self.outer.weight, (self.inner.bias, self.outer.bias))
+        initialize(init, inner, self.outer.weight, (self.inner.bias, self.outer.bias))
 
+    @checked
     def forward(self, x: Tensor) -> Tensor:
         """Tokens `(…, width)` to `(…, width)`."""
         function = FUNCTIONS[self.activation]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from regard.checks.arguments import sized
 from regard.errors import ArgumentError, ShapeError
 
 
@@ -21,6 +22,7 @@ class HeadLayer(nn.Module):
         ArgumentError: sizes below 1, or a width that is no multiple of `heads` where `head_dim` is left out.
     """
 
+    @sized
     def __init__(
         self,
         width: int,

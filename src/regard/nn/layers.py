@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from regard.checks.arguments import checked, sized
 from regard.errors import ArgumentError
 from regard.masks import Mask, as_mask, causal
 from regard.nn.arguments import AttentionArguments, LayerArguments, Options
@@ -25,6 +26,7 @@ OWN = ("mask", "positions")  # of self-attention alone
 class Layer(nn.Module):
     """What encoder and decoder layers share: self-attention and feed-forward, each with a norm and a residual."""
 
+    @sized
     def __init__(
         self, width: int, heads: int, hidden: int | None, attention: AttentionArguments, options: Options
     ) -> None:
@@ -63,6 +65,7 @@ class EncoderLayer(Layer):
         ArgumentError: numbers, names or parts that do not fit together.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -74,6 +77,7 @@ class EncoderLayer(Layer):
     ) -> None:
         super().__init__(width, heads, hidden, attention or {}, Options(**layer))
 
+    @checked
     def forward(self, x: Tensor, *, mask: Mask | None = None, cache: Cache | None = None) -> Tensor:
         """Tokens `(batch, tokens, width)` to the same; `mask`, `cache` and errors as in `MultiHeadAttention`."""
         return self._kept(self._run, cache, x, mask)
@@ -97,6 +101,7 @@ class DecoderLayer(Layer):
         ArgumentError: numbers, names or parts that do not fit together.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -124,6 +129,7 @@ class DecoderLayer(Layer):
             )  # fmt: skip
             self.crossing_norm = options.new_norm(width)
 
+    @checked
     def forward(
         self,
         x: Tensor,
@@ -177,6 +183,7 @@ class Encoder(nn.Module):
         depth: number of layers. Everything else as in `EncoderLayer`.
     """
 
+    @sized
     def __init__(
         self,
         depth: int,
@@ -194,6 +201,7 @@ class Encoder(nn.Module):
         )
         self.norm = Options(**layer).last_norm(width)
 
+    @checked
     def forward(
         self, x: Tensor, *, mask: Mask | Sequence[Mask | None] | None = None, cache: Cache | None = None
     ) -> Tensor:
@@ -219,6 +227,7 @@ class Decoder(nn.Module):
         depth: number of layers. Everything else as in `DecoderLayer`.
     """
 
+    @sized
     def __init__(
         self,
         depth: int,
@@ -241,6 +250,7 @@ class Decoder(nn.Module):
         )
         self.norm = Options(**layer).last_norm(width)
 
+    @checked
     def forward(
         self,
         x: Tensor,

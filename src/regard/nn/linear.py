@@ -6,22 +6,25 @@ Knows features and sums. Time and memory are O(tokens) in training, and O(1) a t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention import weights
-from regard.axes import Sizes, repeat_heads, sizes_of, statistics_dtype
-from regard.bias import Logarithm
+from regard.checks.arguments import checked, sized
 from regard.errors import ArgumentError, MaskError, ShapeError
-from regard.masks import Mask, Padding, Prefix
+from regard.masks import Mask, Padding, Prefix, as_mask
 from regard.masks import causal as up_to_here
 from regard.nn.features import Elu, Features
 from regard.nn.heads import HeadLayer
 from regard.nn.state import LinearState, largest_of, scaled
-from regard.seams.handed import Handed, hand_over
+from regard.shapes import Sizes, repeat_heads, sizes_of, statistics_dtype
 from regard.spec import SpecArguments
+from regard.spec.bias import Logarithm
+from regard.watch.hooks.own import Handed, hand_over
 
 CHUNK = 128  # tokens whose weights are computed as such; what came before them is a sum
 
@@ -37,6 +40,7 @@ class _Done:
     value: Tensor
 
 
+@checked
 def linear_attention(
     query: Tensor,
     key: Tensor,
@@ -98,6 +102,7 @@ def linear_attention(
     return hand_over((query, key, value), run, tell).output
 
 
+@checked
 def linear_weights(
     query: Tensor,
     key: Tensor,
@@ -141,6 +146,7 @@ class LinearAttention(HeadLayer):
         ArgumentError: sizes that do not fit together.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -156,6 +162,7 @@ class LinearAttention(HeadLayer):
         self.features = Elu() if features is None else features
         self.causal = causal
 
+    @checked
     def forward(
         self,
         x: Tensor,
@@ -188,31 +195,35 @@ class LinearAttention(HeadLayer):
 def _spec(is_causal: bool, mask: Mask | None) -> SpecArguments:
     """The spec whose weights, with features as query and key, are those of linear attention."""
     order = up_to_here() if is_causal else None
-    joined = order if mask is None else mask if order is None else order & mask
-    return {"mask": joined, "bias": Logarithm(), "scale": 1.0}
+    given = [each for each in (order, mask) if each is not None]
+    return {"mask": reduce(and_, given) if given else None, "bias": Logarithm(), "scale": 1.0}
 
 
 def _real(mask: Mask | None, sizes: Sizes, start: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
     """Which queries and which keys are real, each `(batch or 1, 1, tokens, 1)`; None: all."""
     if mask is None:
         return None
+    as_mask(mask)
     if not isinstance(mask, Padding | Prefix):
         raise MaskError(
             "linear attention sums over keys, so its mask can only say which tokens are real, rg.padding(…) or "
             f"rg.prefix(…), and causal=True that none looks ahead; got {mask.name}"
         )
-    keys = start + torch.arange(sizes.keys, device=device)
-    queries = keys[-1:] + 1 - sizes.queries + torch.arange(sizes.queries, device=device)
-    mask.check(
-        sizes.batch, sizes.heads, sizes.queries, start + sizes.keys, start + sizes.keys - sizes.queries
-    )
-    mask, rows = mask.to(device), torch.arange(mask.shape[0], device=device)[:, None]
-    head = rows.new_zeros(1, 1)
-    own = mask.allows(keys, keys, rows, head)
-    asking = (
-        mask.allows(queries, queries, rows, head) if isinstance(mask, Padding) else queries[None] >= start
-    )
+    end = start + sizes.keys
+    mask.check(sizes.batch, sizes.heads, sizes.queries, end, end - sizes.queries)
+    keys = torch.arange(start, end, device=device)
+    own = _diagonal(mask.to(device), keys)
+    queries = torch.arange(end - sizes.queries, end, device=device)
+    asking = (queries >= start)[None]
+    if isinstance(mask, Padding):
+        asking = _diagonal(mask.to(device), queries)
     return asking[:, None, :, None], own[:, None, :, None]
+
+
+def _diagonal(mask: Mask, positions: Tensor) -> Tensor:
+    """Whether each position may attend itself, `(batch or 1, tokens)`; `allows` leaves out axes that do not matter."""
+    rows = torch.arange(mask.shape[0], device=positions.device)[:, None]
+    return mask.allows(positions, positions, rows).expand(rows.shape[0], positions.shape[0])
 
 
 def _run(
@@ -259,7 +270,9 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, before: Tensor | None) ->
     )
     inside = (q @ k.mT).tril_() @ v
     sums = k.mT @ v
-    first = torch.zeros_like(sums[:, :, :1]) if before is None else before[:, :, None]
+    if before is None:
+        before = sums.new_zeros((*sums.shape[:2], *sums.shape[3:]))
+    first = before[:, :, None]
     running = torch.cat((first, sums), 2).cumsum(2)
     summed = inside + q @ running[:, :, :-1]
     return summed.flatten(2, 3)[:, :, :tokens], running[:, :, -1]

@@ -11,15 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import attend, weights
-from regard.axes import repeat_heads, sizes_of, statistics_dtype
+from regard.checks.arguments import checked, shown, sized
 from regard.errors import ArgumentError, ShapeError
 from regard.nn.heads import HeadLayer
-from regard.seams.handed import Handed, hand_over
+from regard.shapes import FLOATS, repeat_heads, sizes_of, statistics_dtype
 from regard.spec import SpecArguments
+from regard.watch.hooks.own import Handed, hand_over
 
 ITERATIONS = 6  # of the pseudo-inverse, as in the paper
+MOST_ITERATIONS = 1000  # each converges by the third power
 
 
+@checked
 def projected_attention(
     query: Tensor, key: Tensor, value: Tensor, project_key: Tensor, project_value: Tensor
 ) -> Tensor:
@@ -40,13 +43,8 @@ def projected_attention(
     Raises:
         ShapeError: inputs that do not fit together.
     """
-    sizes = sizes_of(query, key, value)
-    for name, matrix in (("project_key", project_key), ("project_value", project_value)):
-        if matrix.ndim not in (2, 3) or matrix.shape[-1] != sizes.keys:
-            raise ShapeError(
-                f"{name} must be (rank, keys) or (kv_heads, rank, keys) with {sizes.keys} keys, "
-                f"got {tuple(matrix.shape)}"
-            )
+    sizes_of(query, key, value)
+    _check_projections(project_key, project_value, key)
     slots, mixed = (project_key @ key).to(query.dtype), (project_value @ value).to(query.dtype)
     return hand_over(
         (query, slots, mixed),
@@ -55,6 +53,7 @@ def projected_attention(
     )
 
 
+@checked
 def projected_weights(
     query: Tensor,
     key: Tensor,
@@ -75,6 +74,10 @@ def projected_weights(
     Returns:
         `(batch, heads, rows, columns)`.
     """
+    sizes_of(query, key)
+    _check_projections(project_key, project_value, key)
+    if not isinstance(columns, slice):
+        raise ArgumentError(f"columns must be a slice, got {shown(columns)}")
     over_slots = weights(query, (project_key @ key).to(query.dtype), rows=rows)
     spread = project_value[..., columns].to(over_slots.dtype)
     if spread.ndim == 3:
@@ -82,6 +85,7 @@ def projected_weights(
     return over_slots @ spread
 
 
+@checked
 def landmark_attention(
     query: Tensor,
     key: Tensor,
@@ -112,8 +116,7 @@ def landmark_attention(
         ShapeError, ArgumentError: inputs that do not fit together.
     """
     sizes = sizes_of(query, key, value)
-    if landmarks < 1:
-        raise ArgumentError(f"landmarks must be at least 1, got {landmarks}")
+    _check_landmarks(landmarks, iterations)
     if landmarks >= max(sizes.queries, sizes.keys):
         return attend(query, key, value, scale=scale)
     exact = statistics_dtype(query.dtype)
@@ -133,6 +136,7 @@ def landmark_attention(
     )[0].to(query.dtype)
 
 
+@checked
 def landmark_weights(
     query: Tensor,
     key: Tensor,
@@ -155,6 +159,7 @@ def landmark_weights(
         `(batch, heads, rows, columns)`.
     """
     sizes = sizes_of(query, key)
+    _check_landmarks(landmarks, iterations)
     if landmarks >= max(sizes.queries, sizes.keys):
         return weights(query, key, rows=rows, columns=columns, scale=scale)
     exact = statistics_dtype(query.dtype)
@@ -162,6 +167,40 @@ def landmark_weights(
     spec = _scaled(sizes.dim, scale)
     near, middle, far = _landmarks(asking, asked, landmarks, iterations, spec)
     return weights(asking, far, rows=rows, **spec) @ (middle @ weights(near, asked, columns=columns, **spec))
+
+
+def _check_landmarks(landmarks: int, iterations: int | None) -> None:
+    if landmarks < 1:
+        raise ArgumentError(f"landmarks must be at least 1, got {landmarks}")
+    if iterations is None:
+        return
+    if iterations < 1:
+        raise ArgumentError(f"iterations must be at least 1, or None, got {iterations}")
+    if iterations > MOST_ITERATIONS:
+        raise ArgumentError(f"iterations must be at most {MOST_ITERATIONS}, or None, got {iterations}")
+
+
+def _check_projections(project_key: Tensor, project_value: Tensor, key: Tensor) -> None:
+    for name, matrix in (("project_key", project_key), ("project_value", project_value)):
+        _check_projection(name, matrix, key, key.shape[2])
+    if project_key.shape[-2] != project_value.shape[-2]:
+        raise ShapeError(
+            "project_key and project_value must have one rank, got "
+            f"{project_key.shape[-2]} and {project_value.shape[-2]}"
+        )
+
+
+def _check_projection(name: str, matrix: Tensor, like: Tensor, keys: int) -> None:
+    """Raise ShapeError unless a projection mixes so many keys, for the heads of `like` or for all alike."""
+    shape = tuple(matrix.shape)
+    if matrix.ndim not in (2, 3) or shape[-1] != keys or (matrix.ndim == 3 and shape[0] != like.shape[1]):
+        raise ShapeError(
+            f"{name} must be (rank, keys) or (kv_heads, rank, keys) with {keys} keys, got {shape}"
+        )
+    if matrix.dtype not in FLOATS or matrix.device != like.device:
+        raise ShapeError(
+            f"{name} must be floating point and where the keys are, got {matrix.dtype} on {matrix.device}"
+        )
 
 
 def _landmarks(
@@ -218,6 +257,7 @@ class ProjectedAttention(HeadLayer):
         ArgumentError: sizes that do not fit together.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -240,6 +280,7 @@ class ProjectedAttention(HeadLayer):
             self.project_key if shared else nn.Parameter(torch.randn(rank, tokens) / math.sqrt(tokens))
         )
 
+    @checked
     def forward(self, x: Tensor, source: Tensor | None = None) -> Tensor:
         """The tokens' new values.
 
@@ -275,6 +316,7 @@ class LandmarkAttention(HeadLayer):
         ArgumentError: sizes that do not fit together.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -287,12 +329,10 @@ class LandmarkAttention(HeadLayer):
         bias: bool = True,
     ) -> None:
         super().__init__(width, heads, head_dim=head_dim, source_width=source_width, bias=bias)
-        if landmarks < 1:
-            raise ArgumentError(f"landmarks must be at least 1, got {landmarks}")
-        if iterations is not None and iterations < 1:
-            raise ArgumentError(f"iterations must be at least 1, or None, got {iterations}")
+        _check_landmarks(landmarks, iterations)
         self.landmarks, self.iterations = landmarks, iterations
 
+    @checked
     def forward(self, x: Tensor, source: Tensor | None = None) -> Tensor:
         """The tokens' new values.
 

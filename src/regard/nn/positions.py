@@ -10,10 +10,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.bias import Bias
-from regard.bias import alibi as alibi_bias
-from regard.bias import relative as relative_bias
+from regard.checks.arguments import checked, sized
 from regard.errors import ArgumentError, ShapeError
+from regard.spec.bias import Bias
+from regard.spec.bias import alibi as alibi_bias
+from regard.spec.bias import relative as relative_bias
 
 # --- added to embeddings -----------------------------------------------------------------------------------
 
@@ -32,6 +33,7 @@ class Sinusoidal(nn.Module):
         ArgumentError: an odd width.
     """
 
+    @sized
     def __init__(self, width: int, *, base: float = 10000.0) -> None:
         super().__init__()
         if width < 2 or width % 2:
@@ -45,6 +47,7 @@ class Sinusoidal(nn.Module):
     def _at(self, positions: Tensor) -> Tensor:
         return torch.stack(_turns(positions, self.width, self.base), -1).flatten(-2).float()
 
+    @checked
     def forward(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
         """Embeddings `(batch, tokens, width)` plus the encoding of their positions.
 
@@ -68,13 +71,17 @@ class Learned(nn.Module):
         width: of the embeddings.
     """
 
+    @sized
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
+        if width < 1:
+            raise ArgumentError(f"width must be at least 1, got {width}")
         if length < 1:
             raise ArgumentError(f"a table must have at least 1 position, got {length}")
         self.weight = nn.Parameter(torch.empty(length, width))
         nn.init.normal_(self.weight, std=0.02)
 
+    @checked
     def forward(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
         """Embeddings `(batch, tokens, width)` plus the vectors of their positions; `first` as in `Sinusoidal`.
 
@@ -155,13 +162,14 @@ class Rotary(HeadPositions):
 
     Args:
         dim: how many numbers of each head are turned, from its first one; even. The others stay as they are.
-        interleaved: pairs are neighbours (2i, 2i + 1), as in the paper and in GPT-J, instead of (i, i + dim/2), as in
+        interleaved: pairs are neighbors (2i, 2i + 1), as in the paper and in GPT-J, instead of (i, i + dim/2), as in
             GPT-NeoX and Llama. The two differ by the order of rows in the projections.
 
     Raises:
         ArgumentError: an odd `dim`, or a base or stretch that is not positive.
     """
 
+    @sized
     def __init__(
         self, dim: int, *, base: float = 10000.0, stretch: float = 1.0, interleaved: bool = False
     ) -> None:
@@ -213,6 +221,7 @@ class Alibi(HeadPositions):
 
     slopes: Tensor
 
+    @sized
     def __init__(self, heads: int) -> None:
         super().__init__()
         if heads < 1:
@@ -251,6 +260,7 @@ class Relative(HeadPositions):
 
     index: Tensor
 
+    @sized
     def __init__(
         self, heads: int, reach: int = 128, *, buckets: int | None = 32, one_sided: bool = False
     ) -> None:

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention import attend
+from regard.checks.arguments import checked, share, sized
 from regard.errors import ArgumentError, ShapeError
 from regard.masks import Mask, prefix
 from regard.nn.scores import Score
-from regard.seams.handed import Handed, hand_over
 from regard.spec import SpecArguments
+from regard.watch.hooks.own import Handed, hand_over
 
 Cell = Literal["gru", "lstm"]
 NETWORKS = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -42,6 +43,7 @@ class RecurrentEncoder(nn.Module):
         ArgumentError: an unknown cell, or a size below 1.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -54,12 +56,14 @@ class RecurrentEncoder(nn.Module):
     ) -> None:
         super().__init__()
         _check(cell, width=width, hidden=hidden, layers=layers)
+        dropout = share("dropout", dropout)
         self.width, self.hidden, self.bidirectional = width, hidden, bidirectional
         self.width_out = hidden * (2 if bidirectional else 1)
         self.network = NETWORKS[cell](
             width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=dropout
         )
 
+    @checked
     def forward(self, x: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Read texts.
 
@@ -138,6 +142,7 @@ class RecurrentDecoder(nn.Module):
         ArgumentError: an unknown cell or order, or a size below 1.
     """
 
+    @sized
     def __init__(
         self,
         width: int,
@@ -154,10 +159,12 @@ class RecurrentDecoder(nn.Module):
             raise ArgumentError(f'order must be "bahdanau" or "luong", got {order!r}')
         self.width, self.hidden, self.source_width = width, hidden, source_width
         self.score, self.order = score, order
-        beside = 0 if score is None else source_width if order == "bahdanau" else hidden
+        beside = source_width if order == "bahdanau" else hidden
+        beside = 0 if score is None else beside
         self.cell = CELLS[cell](width + beside, hidden)
         self.combine = None if score is None else nn.Linear(hidden + source_width, hidden)
 
+    @checked
     def forward(
         self,
         x: Tensor,
@@ -265,7 +272,7 @@ class RecurrentDecoder(nn.Module):
 
 
 def _check(cell: str, **sizes: int) -> None:
-    if cell not in CELLS:
+    if not isinstance(cell, str) or cell not in CELLS:
         raise ArgumentError(f'cell must be "gru" or "lstm", got {cell!r}')
     for name, size in sizes.items():
         if size < 1:

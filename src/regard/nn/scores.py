@@ -10,8 +10,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from regard.axes import repeat_heads
+from regard.checks.arguments import checked, sized
 from regard.errors import ArgumentError, ShapeError
+from regard.shapes import repeat_heads
 from regard.spec import SpecArguments
 
 Prepared = tuple[Tensor, Tensor, SpecArguments]
@@ -43,6 +44,7 @@ class Score(nn.Module):
         """
         return self.compare(query, self.project(key))
 
+    @checked
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """The scores `(batch, heads, queries, keys)`."""
         query, key, spec = self.prepare(query, key)
@@ -94,6 +96,7 @@ class General(Score):
         heads: how many matrices: one for all heads, or one for each head of the keys.
     """
 
+    @sized
     def __init__(self, query_dim: int, key_dim: int | None = None, *, heads: int = 1) -> None:
         super().__init__()
         key_dim = query_dim if key_dim is None else key_dim
@@ -126,6 +129,7 @@ class Additive(Score):
         bias: whether it has b.
     """
 
+    @sized
     def __init__(self, query_dim: int, key_dim: int, hidden: int, *, bias: bool = True) -> None:
         super().__init__()
         _check_positive(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
@@ -153,6 +157,7 @@ class Concat(Score):
         query_dim: of the queries. key_dim: of the keys. hidden: rows of W.
     """
 
+    @sized
     def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
         super().__init__()
         _check_positive(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
@@ -181,6 +186,7 @@ class Tempered(Score):
         learned: whether its logarithm is a parameter, so that it stays above 0.
     """
 
+    @sized
     def __init__(self, score: Score, temperature: float, *, learned: bool = False) -> None:
         super().__init__()
         if not (math.isfinite(temperature) and temperature > 0):

@@ -24,6 +24,8 @@ def largest_of(logarithm: Tensor | None) -> Tensor | None:
     """The largest logarithm of all keys, `(batch, heads, 1, 1)`: a factor of all weights of a row, which cancels."""
     if logarithm is None:
         return None
+    if logarithm.shape[2] == 0:  # of no key there is no largest
+        return logarithm.new_zeros((*logarithm.shape[:2], 1, 1))
     top = logarithm.detach().amax(2, keepdim=True)
     return top.masked_fill(top == -torch.inf, 0.0)
 

@@ -1,6 +1,6 @@
-"""Self-contained HTML pages: `report(record)` of one forward pass, `life(life)` of a training."""
+"""Self-contained HTML pages: `report(record)` of one forward pass, `history(history)` of a training."""
 
-from regard.page.growing import Part, life, lives
+from regard.page.history import Part, histories, history
 from regard.page.report import report
 
-__all__ = ["Part", "life", "lives", "report"]
+__all__ = ["Part", "history", "histories", "report"]

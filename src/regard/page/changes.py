@@ -1,4 +1,4 @@
-"""What became of each head from the first to the last step of a life. Knows numbers, and not how they are told."""
+"""What became of each head from the first to the last step of a history. Knows numbers, and not how they are told."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.draw.pictures import short
+from regard.draw.weight_pictures import short
 from regard.page.describe import words
-from regard.training.life import Life
+from regard.record.history import History
 
 OF_PLACES = ("distance", "self_mass", "previous", "local")  # of queries that have a place among the keys
 SHARPNESS = ("entropy_fraction", "max_weight", "sum_squares")  # three numbers for one habit
@@ -32,51 +32,53 @@ class Change:
     share: tuple[float, float]
 
 
-def changes(life: Life) -> list[Change]:
+def changes(history: History) -> list[Change]:
     """What became of every head, layer by layer."""
-    told = words(life.statistics, life.parameters)
-    shares = [name for name in life.statistics if told[name]["unit"] == "fraction" and name not in SHARPNESS]
-    measure = entropy_of(life)
+    told = words(history.statistics, history.parameters)
+    shares = [
+        name for name in history.statistics if told[name]["unit"] == "fraction" and name not in SHARPNESS
+    ]
+    measure = entropy_of(history)
     found = []
-    for place, layer in enumerate(names(life)):
-        own = [name for name in shares if _tells(life, name, place)]
-        for head in range(life.layers[place].heads):
-            entropy = None if measure is None else ends(life, measure, place, head)
-            share = {name: ends(life, name, place, head) for name in own}
+    for place, layer in enumerate(names(history)):
+        own = [name for name in shares if _tells(history, name, place)]
+        for head in range(history.layers[place].heads):
+            entropy = None if measure is None else ends(history, measure, place, head)
+            share = {name: ends(history, name, place, head) for name in own}
             known = [name for name in own if not np.isnan(share[name]).any()]
             most = max(known, key=lambda name: abs(share[name][1] - share[name][0]), default="")
             found.append(Change(layer, head, entropy, most, share.get(most, (np.nan, np.nan))))
     return found
 
 
-def largest(life: Life, name: str) -> tuple[str, int, tuple[float, float]] | None:
+def largest(history: History, name: str) -> tuple[str, int, tuple[float, float]] | None:
     """The head in which a statistic changed most: its layer, its number there, first and last value; None for none."""
     found = [
-        (layer, head, ends(life, name, place, head))
-        for place, layer in enumerate(names(life))
-        for head in range(life.layers[place].heads)
-        if _tells(life, name, place)
+        (layer, head, ends(history, name, place, head))
+        for place, layer in enumerate(names(history))
+        for head in range(history.layers[place].heads)
+        if _tells(history, name, place)
     ]
     known = [each for each in found if not np.isnan(each[2]).any()]
     return max(known, key=lambda each: abs(each[2][1] - each[2][0]), default=None)
 
 
-def entropy_of(life: Life) -> str | None:
+def entropy_of(history: History) -> str | None:
     """Which statistic tells how spread out attention is: the one that compares texts of any length, if it was kept."""
-    return next((name for name in ("entropy_fraction", "entropy") if name in life.statistics), None)
+    return next((name for name in ("entropy_fraction", "entropy") if name in history.statistics), None)
 
 
-def names(life: Life) -> list[str]:
+def names(history: History) -> list[str]:
     """Short names of the layers."""
-    return short([layer.name for layer in life.layers], [layer.kind for layer in life.layers])
+    return short([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
 
 
-def ends(life: Life, name: str, place: int, head: int) -> tuple[float, float]:
+def ends(history: History, name: str, place: int, head: int) -> tuple[float, float]:
     """The first and the last value of a statistic of one head."""
-    values = life.of_statistic(name)[:, life.heads_of(place)][:, head]
+    values = history.of_statistic(name)[:, history.heads_of(place)][:, head]
     return float(values[0]), float(values[-1])
 
 
-def _tells(life: Life, name: str, place: int) -> bool:
+def _tells(history: History, name: str, place: int) -> bool:
     """Whether a statistic means something in a layer: queries of cross attention have no place among the keys."""
-    return life.layers[place].kind == "self" or name not in OF_PLACES
+    return history.layers[place].kind == "self" or name not in OF_PLACES

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from regard.heads import means, names_of, sums
-from regard.observation import COLUMNS, ROWS
 from regard.page.encode import Numbers
 from regard.page.pictures import Plan, countable, picture, series
 from regard.record import Call, Record
-from regard.statistics import SHARES, TABLE
+from regard.record.table import means, names_of, sums
+from regard.statistics.observation import COLUMNS, ROWS
+from regard.statistics.table import SHARES, TABLE
 
 _TITLES = {"self_mass": "self", "sum_squares": "Σ w²", "lse": "log-sum-exp"}
 

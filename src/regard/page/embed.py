@@ -57,7 +57,7 @@ def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) ->
     Args:
         caption: not yet escaped.
         alt: for who cannot see it; "": the words that stand in the figure.
-        small: 256 colours and fewer dots, for a page with many of them.
+        small: 256 colors and fewer dots, for a page with many of them.
     """
     across, down = (CSS_PIXELS * inches for inches in made.get_size_inches())
     shown = min(1, TALLEST / down)
@@ -92,11 +92,11 @@ def _best(made: Figure) -> tuple[str, bytes]:
 
 
 def _palette(made: Figure) -> bytes:
-    """A PNG of 256 colours, those that the figure has most of."""
+    """A PNG of 256 colors, those that the figure has most of."""
     images = require("PIL.Image", extra="draw")
-    colours = images.open(BytesIO(_saved(made, "png", SMALL))).convert("RGB")
+    colors = images.open(BytesIO(_saved(made, "png", SMALL))).convert("RGB")
     packed = BytesIO()
-    colours.quantize(256, dither=images.Dither.NONE).save(packed, format="png", optimize=True)
+    colors.quantize(256, dither=images.Dither.NONE).save(packed, format="png", optimize=True)
     return packed.getvalue()
 
 

@@ -50,7 +50,8 @@ def exact(call: Call) -> bool:
 def plan(calls: Sequence[Call], rows: int) -> Plan:
     """The richest plan that stays in the budgets, for the first `rows` rows of the batch."""
     weights = sum(_pairs(call, rows) for call in calls if exact(call))
-    code = "f16" if weights <= EXACT_F16 else "log8" if weights <= EXACT_LOG8 else ""
+    fitting = [name for name, most in (("f16", EXACT_F16), ("log8", EXACT_LOG8)) if weights <= most]
+    code = next(iter(fitting), "")
     pooled = rows * sum(
         call.sizes.heads for call in calls if call.map is not None and not (code and exact(call))
     )
@@ -96,7 +97,7 @@ def _weights(call: Call, rows: int) -> Tensor:
 
 def countable(call: Call) -> bool:
     """Whether the call tells which of its queries count: without it there are no means and no series."""
-    return call.allowed is not None or call.lse is not None
+    return any(part is not None for part in (call.allowed, call.lse, call.attends))
 
 
 def series(call: Call, chosen: Plan, rows: int, numbers: Numbers) -> dict[str, Any]:

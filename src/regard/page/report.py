@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from regard.checks.arguments import checked
 from regard.errors import ArgumentError, RecordError
 from regard.page import embed
 from regard.page.describe import describe
@@ -20,9 +21,10 @@ from regard.record import Record
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SCRIPTS = ("decode", "colour", "tokens", "text", "grid", "large", "charts", "table", "report")
+_SCRIPTS = ("decode", "color", "tokens", "text", "grid", "large", "charts", "table", "report")
 
 
+@checked
 def report(
     record: Record, *, title: str | None = None, rows: int = 8, figures: Sequence[tuple[str, Figure]] = ()
 ) -> str:
@@ -96,6 +98,25 @@ def _facts(record: Record, description: dict[str, Any]) -> list[tuple[str, str]]
         facts.append(("Text", " ".join(str(record.info["text"]).split())[:160]))
     if record.info.get("date"):
         facts.append(("Date", str(record.info["date"])[:16].replace("T", " ")))
+    return facts + _left_out(record)
+
+
+def _left_out(record: Record) -> list[tuple[str, str]]:
+    """What counts nowhere, what could not be seen, and which statistics are missing, with the reasons."""
+    facts = []
+    places = sorted({call.padding for call in record.calls if call.padding})
+    if places:
+        most = max(int(call.padded.sum()) for call in record.calls if call.padded is not None)
+        facts.append(("Padding", f"{count(most, 'query', 'queries')} left out, by {', '.join(places)}"))
+    if record.unseen:
+        facts.append(("Not seen", "; ".join(f"{layer}: {reason}" for layer, reason in record.unseen.items())))
+    changed = [call.layer for call in record.calls if not call.normalized]
+    if changed:
+        facts.append(("Weights that do not add up to 1", ", ".join(changed)))
+    unplaced = [call.layer for call in record.calls if not call.placed]
+    if unplaced:
+        told = "no distance, previous, self or local: where the queries stand among the keys is not known"
+        facts.append(("Without positions", f"{', '.join(unplaced)} ({told})"))
     return facts
 
 

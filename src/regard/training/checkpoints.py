@@ -1,25 +1,24 @@
 """Checkpoints that are known to be whole: each is sealed when complete, and checked before it is used.
 
-Knows files and digests; what is in them is Trainer's. A checkpoint without a seal was being written when its run died.
+What is in them is Trainer's. A checkpoint without a seal was being written when its run died.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import re
+import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from regard import files
 from regard.errors import TrainingError, require
+from regard.files.sealing import SEAL, broken, seal
 
-SEAL = "seal.json"
-FORMAT, VERSION = "regard-checkpoint", 1
 NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -39,18 +38,6 @@ class Sealer:
             seal(checkpoint)
 
 
-def seal(checkpoint: Path) -> None:
-    """Write the sizes and digests of all files of a checkpoint, after which it counts as whole."""
-    files = {path.name: _state(path) for path in sorted(checkpoint.iterdir()) if _counts(path)}
-    body = {"format": FORMAT, "version": VERSION, "files": files}
-    unfinished = checkpoint / f"{SEAL}.tmp"
-    with unfinished.open("w", encoding="utf-8") as file:
-        json.dump(body, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(unfinished, checkpoint / SEAL)
-
-
 def steps(folder: Path) -> dict[int, Path]:
     """The checkpoints in a folder by step, whole or not, the latest first."""
     found = {path: NAME.fullmatch(path.name) for path in folder.glob("checkpoint-*") if path.is_dir()}
@@ -58,28 +45,30 @@ def steps(folder: Path) -> dict[int, Path]:
     return dict(sorted(by_step.items(), reverse=True))
 
 
-def fault(checkpoint: Path) -> str | None:
-    """Which file of a checkpoint is not what it was when it was sealed, and why; None for a whole one."""
-    path = checkpoint / SEAL
-    if not path.exists():
-        return f"{path}: is missing, so the checkpoint was never completed"
-    try:
-        body = json.loads(path.read_bytes())
-        files = {str(name): (each["bytes"], each["sha256"]) for name, each in body["files"].items()}
-        known = (body["format"], body["version"]) == (FORMAT, VERSION)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return f"{path}: is damaged: {error}"
-    if not known:
-        return f"{path}: is no seal that this Regard reads"
-    for name, (size, digest) in files.items():
-        if not (file := checkpoint / name).is_file():
-            return f"{file}: is missing"
-        found = _state(file)
-        if found["bytes"] != size:
-            return f"{file}: is cut short or altered: must have {size} bytes, got {found['bytes']}"
-        if found["sha256"] != digest:
-            return f"{file}: is altered: must have SHA-256 {digest!r:.20}…, got {found['sha256']:.18}…"
-    return None
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Within it this process alone trains into a folder; what a run that died did not finish is removed first.
+
+    Raises:
+        TrainingError: another process does.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(files.one_at_a_time(folder, patience=0))
+        except TimeoutError:
+            raise TrainingError(
+                f"{folder}: one process must train into a folder at a time, and another one does: take another folder"
+            ) from None
+        _clear(folder)
+        yield
+
+
+def _clear(folder: Path) -> None:
+    """Remove the checkpoints that were being written when their run died, with all that libraries left in them."""
+    for checkpoint in steps(folder).values():
+        if not (checkpoint / SEAL).exists():
+            shutil.rmtree(checkpoint, ignore_errors=True)
 
 
 def latest(folder: Path) -> Path | None:
@@ -91,14 +80,16 @@ def latest(folder: Path) -> Path | None:
         TrainingError: there were complete checkpoints, and all of them are damaged.
     """
     faults: list[str] = []
+    damaged: list[str] = []
     for checkpoint in steps(folder).values():
-        reason = fault(checkpoint)
+        reason = broken(checkpoint)
         if reason is None:
             if faults:
                 warnings.warn(f"{faults[0]}. The run goes on from {checkpoint.name} instead", stacklevel=4)
             return checkpoint
         faults.append(reason)
-    damaged = [reason for reason in faults if SEAL not in reason]
+        if (checkpoint / SEAL).exists():
+            damaged.append(reason)
     if damaged:
         raise TrainingError(
             f"{folder}: a run resumes from a whole checkpoint, but there is none: {damaged[0]}"
@@ -106,12 +97,3 @@ def latest(folder: Path) -> Path | None:
     if faults:
         warnings.warn(f"{faults[0]}. The run begins anew", stacklevel=4)
     return None
-
-
-def _counts(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(SEAL)
-
-
-def _state(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

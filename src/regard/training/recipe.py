@@ -5,7 +5,6 @@ Knows the settings and what they are called in `transformers.TrainingArguments`;
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict, dataclass, fields
 from os import PathLike
@@ -14,21 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from regard import files
+from regard.checks.arguments import text
 from regard.errors import ArgumentError, require
-from regard.observation import close_to
+from regard.files import sealing
+from regard.statistics.observation import close_to
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
-FORMAT, VERSION = "regard-recipe", 1
-SCHEDULES = {
-    "cosine": "cosine",
-    "linear": "linear",
-    "inverse square root": "inverse_sqrt",
-    "constant": "constant_with_warmup",
-}
+FORM = sealing.Form("regard-recipe", 1, "recipe")
+SCHEDULES = ("cosine", "linear", "inverse_sqrt", "constant_with_warmup")
 PRECISIONS = ("float32", "bfloat16")
-PER_DOUBLING = 4  # probes of the "log" grid while the steps double
+PER_DOUBLING = 4  # looks of the "log" grid while the steps double
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,87 +34,97 @@ class Recipe:
 
     Dropout and initial weights belong to the model, not to the recipe.
 
+    The settings are named as in `transformers.TrainingArguments`; where they differ, it is said below.
+
     Attributes:
-        steps: updates of the weights.
-        batch: sequences in each update, over all devices and all accumulated parts together.
+        max_steps: updates of the weights.
+        batch_size: sequences in each update, over all devices and all accumulated parts together.
         learning_rate: the largest, at the end of the warm-up.
-        schedule: what follows it: "cosine" or "linear" down to 0, "inverse square root" of the step (Vaswani et al.
-            2017, section 5.3), or "constant".
-        warmup: part of the steps in which the learning rate rises from 0 in a line.
-        decay: weight decay. beta1, beta2: of AdamW's two running means.
-        clipping: the largest L2 norm of all gradients together; None: no clipping.
-        smoothing: label smoothing, the mass taken from the right label and spread over all.
-        accumulation: parts that a batch is split into, one after the other, to save memory.
+        lr_scheduler_type: what follows it: "cosine" or "linear" down to 0, "inverse_sqrt" of the step (Vaswani et al.
+            2017, section 5.3), or "constant_with_warmup".
+        warmup_ratio: part of the steps in which the learning rate rises from 0 in a line.
+        weight_decay: of AdamW. adam_beta1, adam_beta2: of its two running means.
+        max_grad_norm: the largest L2 norm of all gradients together; None: no clipping.
+        label_smoothing_factor: the probability taken from the right label and spread over all.
+        gradient_accumulation_steps: parts that a batch is split into, one after the other, to save memory.
         precision: "float32", or "bfloat16" for matrix products, with weights kept in float32.
         gradient_checkpointing: compute activations again in the backward pass, to save memory.
         seed: of the order of the data, of dropout, and of what puts batches together.
-        log_every, save_every, evaluate_every: steps between logs, checkpoints, evaluations. The last step is always
+        logging_steps, save_steps, eval_steps: steps between logs, checkpoints, evaluations. The last step is always
             saved, and evaluated where there is data for it; None: nothing before it.
-        probe_every: steps between probes, or "log": four while the steps double, so that the early steps, when most
+        monitor_steps: steps between looks, or "log": four while the steps double, so that the early steps, when most
             happens, are seen well.
-        keep: how many checkpoints to keep, 2 at least: the last whole one stays until the next is complete.
+        save_total_limit: how many checkpoints to keep, 2 at least: the last whole one stays until the next is
+            complete.
 
     Raises:
         ArgumentError: a value of another type, or out of its range.
     """
 
-    steps: int
-    batch: int = 32
+    max_steps: int
+    batch_size: int = 32
     learning_rate: float = 1e-3
-    schedule: str = "cosine"
-    warmup: float = 0.05
-    decay: float = 0.1
-    beta1: float = 0.9
-    beta2: float = 0.999
-    clipping: float | None = 1.0
-    smoothing: float = 0.0
-    accumulation: int = 1
+    lr_scheduler_type: str = "cosine"
+    warmup_ratio: float = 0.05
+    weight_decay: float = 0.1
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    max_grad_norm: float | None = 1.0
+    label_smoothing_factor: float = 0.0
+    gradient_accumulation_steps: int = 1
     precision: str = "float32"
     gradient_checkpointing: bool = False
     seed: int = 0
-    log_every: int = 10
-    save_every: int | None = None
-    evaluate_every: int | None = None
-    probe_every: int | str = "log"
-    keep: int = 2
+    logging_steps: int = 10
+    save_steps: int | None = None
+    eval_steps: int | None = None
+    monitor_steps: int | str = "log"
+    save_total_limit: int = 2
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "accumulation", "log_every"):
+        for name in ("max_steps", "batch_size", "gradient_accumulation_steps", "logging_steps"):
             _whole(name, getattr(self, name), 1)
-        for name in ("save_every", "evaluate_every"):
+        for name in ("save_steps", "eval_steps"):
             if getattr(self, name) is not None:
                 _whole(name, getattr(self, name), 1, " or None")
-        if self.probe_every != "log":
-            _whole("probe_every", self.probe_every, 1, ' or "log"')
+        if self.monitor_steps != "log":
+            _whole("monitor_steps", self.monitor_steps, 1, ' or "log"')
         _whole("seed", self.seed, 0)
-        _whole("keep", self.keep, 2)
-        for name, below in (("warmup", 1), ("beta1", 1), ("beta2", 1), ("smoothing", 1), ("decay", math.inf)):
+        _whole("save_total_limit", self.save_total_limit, 2)
+        for name in ("warmup_ratio", "adam_beta1", "adam_beta2", "label_smoothing_factor", "weight_decay"):
+            below = math.inf if name == "weight_decay" else 1
             _number(
                 name, getattr(self, name), 0 <= _float(getattr(self, name)) < below, f"0 ≤ {name} < {below}"
             )
         _number("learning_rate", self.learning_rate, 0 < _float(self.learning_rate) < math.inf, "positive")
-        if self.clipping is not None:
-            _number("clipping", self.clipping, 0 < _float(self.clipping) < math.inf, "positive or None")
-        for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
-            if (given := getattr(self, name)) not in known:
+        if self.max_grad_norm is not None:
+            _number(
+                "max_grad_norm",
+                self.max_grad_norm,
+                0 < _float(self.max_grad_norm) < math.inf,
+                "positive or None",
+            )
+        for name, known in (("lr_scheduler_type", SCHEDULES), ("precision", PRECISIONS)):
+            if text(name, given := getattr(self, name)) not in known:
                 raise ArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {given!r}")
         if not isinstance(self.gradient_checkpointing, bool):
             raise ArgumentError(
                 f"gradient_checkpointing must be True or False, got {self.gradient_checkpointing!r}"
             )
-        if self.batch % self.accumulation:
+        if self.batch_size % self.gradient_accumulation_steps:
             raise ArgumentError(
-                f"batch must be a multiple of accumulation, got batch {self.batch} in {self.accumulation} parts"
+                f"batch_size must be a multiple of gradient_accumulation_steps, got {self.batch_size} "
+                f"in {self.gradient_accumulation_steps} parts"
             )
 
     @property
-    def probes(self) -> tuple[int, ...]:
-        """The steps after which the model is probed, 0 (before the first update) and the last one among them."""
-        if isinstance(self.probe_every, int):
-            return tuple(sorted({*range(0, self.steps, self.probe_every), self.steps}))
-        exponents = range(math.ceil(PER_DOUBLING * math.log2(self.steps)) + 1)
+    def monitored_steps(self) -> tuple[int, ...]:
+        """The steps after which the model is monitored, 0 (before the first update) and the last one among them."""
+        if isinstance(self.monitor_steps, int):
+            return tuple(sorted({*range(0, self.max_steps, self.monitor_steps), self.max_steps}))
+        exponents = range(math.ceil(PER_DOUBLING * math.log2(self.max_steps)) + 1)
         grid = {round(2 ** (exponent / PER_DOUBLING)) for exponent in exponents}
-        return tuple(sorted({0, self.steps} | {step for step in grid if step < self.steps}))
+        return tuple(sorted({0, self.max_steps} | {step for step in grid if step < self.max_steps}))
 
     def arguments(
         self,
@@ -143,72 +150,85 @@ class Recipe:
             require("tensorboard", extra="train")
         made = transformers.TrainingArguments(
             output_dir=str(folder),
-            max_steps=self.steps,
+            max_steps=self.max_steps,
             learning_rate=self.learning_rate,
-            lr_scheduler_type=SCHEDULES[self.schedule],
-            warmup_steps=round(self.warmup * self.steps),
-            weight_decay=self.decay,
-            adam_beta1=self.beta1,
-            adam_beta2=self.beta2,
-            max_grad_norm=self.clipping or 0.0,
-            label_smoothing_factor=self.smoothing,
-            gradient_accumulation_steps=self.accumulation,
+            lr_scheduler_type=self.lr_scheduler_type,
+            warmup_steps=round(self.warmup_ratio * self.max_steps),
+            weight_decay=self.weight_decay,
+            adam_beta1=self.adam_beta1,
+            adam_beta2=self.adam_beta2,
+            max_grad_norm=self.max_grad_norm or 0.0,
+            label_smoothing_factor=self.label_smoothing_factor,
+            gradient_accumulation_steps=self.gradient_accumulation_steps,
             bf16=self.precision == "bfloat16",
             use_cpu=not torch.accelerator.is_available(),
             activation_checkpointing=self.gradient_checkpointing,
             activation_checkpointing_kwargs={"use_reentrant": False} if self.gradient_checkpointing else None,
             seed=self.seed,
             train_sampling_strategy="sequential",  # the data come shuffled
-            logging_steps=self.log_every,
+            logging_steps=self.logging_steps,
             logging_first_step=True,
             logging_nan_inf_filter=False,  # the guard stops the run instead
-            save_steps=self.save_every or self.steps,
-            save_total_limit=self.keep,
+            save_steps=self.save_steps or self.max_steps,
+            save_total_limit=self.save_total_limit,
             eval_strategy="steps" if evaluate else "no",
-            eval_steps=self.evaluate_every or self.steps,
+            eval_steps=self.eval_steps or self.max_steps,
             prediction_loss_only=True,
             remove_unused_columns=False,
             report_to=["tensorboard"] if tensorboard else [],
             disable_tqdm=True,  # one plain bar is shown instead
         )
         devices = made.world_size * max(made.n_gpu, 1)
-        if self.batch % (devices * self.accumulation):
+        if self.batch_size % (devices * self.gradient_accumulation_steps):
             raise ArgumentError(
-                f"batch must be a multiple of devices × accumulation, got batch {self.batch} "
-                f"for {devices} × {self.accumulation}"
+                f"batch_size must be a multiple of devices × gradient_accumulation_steps, got {self.batch_size} "
+                f"for {devices} × {self.gradient_accumulation_steps}"
             )
-        share = self.batch // (devices * self.accumulation)
+        share = self.batch_size // (devices * self.gradient_accumulation_steps)
         made.per_device_train_batch_size = made.per_device_eval_batch_size = share
         return made
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the recipe as JSON."""
-        body = {"format": FORMAT, "version": VERSION} | asdict(self)
-        Path(path).write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
+        """Write the recipe as JSON, which carries its own seal.
+
+        To change the file by hand, take the line `"sha256"` out of it.
+
+        Raises:
+            ArgumentError: it cannot be written there.
+        """
+        content = sealing.document(FORM, asdict(self), indent=2)
+        files.write(path, content, error=ArgumentError, what="recipe")
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Recipe:
-        """Read a recipe that `save` wrote.
+        """Read a recipe that `save` wrote, or one that was written by hand and has no seal.
 
         Raises:
-            ArgumentError: no recipe, one of a newer version, or values that make none; names the file.
+            ArgumentError: no recipe, one that is altered or of another version, or values that make none; names the
+                file.
         """
         try:
-            body = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = Path(path).read_bytes()
+            body = sealing.strict(content)
+            if isinstance(body, dict) and "sha256" in body:
+                sealing.opened(content, FORM)
+                del body["sha256"]
         except FileNotFoundError:
             raise ArgumentError(f"{path}: there is no such file") from None
-        except (OSError, ValueError, RecursionError) as error:
+        except OSError as error:
+            raise ArgumentError(f"{path}: cannot be read: {error.strerror or error}") from error
+        except ValueError as error:
             raise ArgumentError(f"{path}: is no recipe that can be read: {error}") from error
-        if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
+        if not isinstance(body, dict) or body.pop("format", None) != FORM.format:
             raise ArgumentError(f"{path}: is no recipe of Regard")
-        if (version := body.pop("version", None)) != VERSION:
-            raise ArgumentError(f"{path}: has format version {version!r}, this Regard reads {VERSION}")
+        if (version := body.pop("version", None)) != FORM.version:
+            raise ArgumentError(f"{path}: has format version {version!r}, this Regard reads {FORM.version}")
         names = [item.name for item in fields(cls)]
         for name in body:
             if name not in names:
                 raise ArgumentError(f"{path}: no setting {name!r}; {close_to(name, names)}")
-        if "steps" not in body:
-            raise ArgumentError(f"{path}: steps must be there, got {', '.join(body) or 'nothing'}")
+        if "max_steps" not in body:
+            raise ArgumentError(f"{path}: max_steps must be there, got {', '.join(body) or 'nothing'}")
         try:
             return cls(**body)
         except ArgumentError as error:

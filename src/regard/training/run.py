@@ -1,27 +1,29 @@
-"""`train`: a model, a recipe and data become a trained model, its curves and the life of its heads.
+"""`train`: a model, a recipe and data become a trained model, its curves and the history of its heads.
 
 Knows the order of things; the loop is Trainer's, and what it lacks is in the modules beside this one.
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import time
 from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import distributed, nn
 
 from regard.errors import ArgumentError, TrainingError, require
+from regard.files import sealing
+from regard.record.history import History
 from regard.training import checkpoints
 from regard.training.guard import Guard
-from regard.training.life import Life
+from regard.training.monitor import FILE, Monitor, MonitorCallback
 from regard.training.order import InOrder, Shuffled, seeded
-from regard.training.probe import FILE, Probe, Prober
 from regard.training.recipe import Recipe
 from regard.training.trainer import bar, callback, counted, guarded
 
@@ -42,7 +44,7 @@ class Run:
         evaluations: step → loss on the data for evaluation, the mean over batches, each by its number of examples.
             Several devices fill their last batch up with the first examples.
         rates: step → learning rate of that update. norms: step → L2 norm of all gradients before clipping.
-        life: what each head did from step 0 on; None without a probe.
+        history: what each head did from step 0 on; None without a monitor.
         seconds: that this call took.
     """
 
@@ -53,13 +55,13 @@ class Run:
     evaluations: dict[int, float]
     rates: dict[int, float]
     norms: dict[int, float]
-    life: Life | None
+    history: History | None
     seconds: float
 
     def __repr__(self) -> str:
         last = f"loss {list(self.losses.values())[-1]:.4f}" if self.losses else "no loss logged"
         held = f", evaluation {list(self.evaluations.values())[-1]:.4f}" if self.evaluations else ""
-        return f"Run of {self.recipe.steps} steps: {last}{held}, {self.seconds:.1f} s"
+        return f"Run of {self.recipe.max_steps} steps: {last}{held}, {self.seconds:.1f} s"
 
 
 def train(
@@ -70,7 +72,7 @@ def train(
     folder: str | PathLike[str],
     evaluation: Any = None,
     collate: Callable[[list[Any]], dict[str, Any]] | None = None,
-    probe: Probe | None = None,
+    monitor: Monitor | None = None,
     resume: str | PathLike[str] = "auto",
     tensorboard: bool = False,
     progress: bool = True,
@@ -87,18 +89,19 @@ def train(
             that are given `labels`. It is left in evaluation mode, on the device that it was trained on.
         recipe: how.
         data: examples by number, each a dict of tensors: a `torch.utils.data.Dataset` or a list.
-        folder: where recipe, checkpoints and life go.
+        folder: where recipe, checkpoints and history go.
         evaluation: examples that are not trained on.
         collate: makes a batch of a list of examples; None: tensors are stacked. It may draw from torch's random
             numbers, to mask tokens for instance: they follow from the recipe's seed and the place in the run.
-        probe: what to look at while the model trains. Given to a run that goes on and had none, its life begins there.
+        monitor: what to look at while the model trains. Given to a run that goes on and had none, its history begins
+            there.
         resume: "auto", from the latest whole checkpoint of the folder, if there is one; "never"; or a checkpoint.
         tensorboard: write curves for TensorBoard into `folder/runs`.
         progress: show a progress bar.
 
     Raises:
         TrainingError: a loss, gradient or activation that is not finite (names the step and the tensor), a damaged
-            checkpoint (names the file), a folder that holds another run.
+            checkpoint (names the file), a folder that holds another run, or that another process trains into.
         ArgumentError: values that do not fit together.
         MissingPackageError: transformers or accelerate is not installed.
     """
@@ -106,29 +109,37 @@ def train(
     _check(recipe, data, evaluation)
     checkpoint = _begun(folder, recipe, resume)
     resumed = 0 if checkpoint is None else _step(checkpoint)
-    life = Life.load(checkpoint / FILE) if probe and checkpoint and (checkpoint / FILE).exists() else Life()
-    prober = None if probe is None else Prober(probe, recipe.probes, life)
+    history = (
+        History.load(checkpoint / FILE)
+        if monitor and checkpoint and (checkpoint / FILE).exists()
+        else History()
+    )
+    monitor_callback = None if monitor is None else MonitorCallback(monitor, recipe.monitored_steps, history)
     guard = Guard()
     arguments = recipe.arguments(folder, evaluate=evaluation is not None, tensorboard=tensorboard)
-    sealer = checkpoints.Sealer(folder, prober.save if prober else lambda _: None)
+    sealer = checkpoints.Sealer(folder, monitor_callback.save if monitor_callback else lambda _: None)
     collate = collate or require("transformers", extra="train").default_data_collator
     with _as_before(model, recipe), counted(model):
         trainer = guarded(guard)(
             model=model,
             args=arguments,
-            train_dataset=Shuffled(data, recipe.steps * recipe.batch, recipe.seed),
+            train_dataset=Shuffled(data, recipe.max_steps * recipe.batch_size, recipe.seed),
             eval_dataset=None if evaluation is None else InOrder(evaluation),
             data_collator=seeded(collate, recipe.seed),
-            callbacks=[callback(each) for each in (guard, prober, sealer) if each is not None],
+            callbacks=[callback(each) for each in (guard, monitor_callback, sealer) if each is not None],
         )
         trainer.remove_callback(require("transformers", extra="train").PrinterCallback)
         if progress:
             trainer.add_callback(bar())
-        if trainer.is_world_process_zero():
-            recipe.save(folder / RECIPE)
-        _run(trainer, checkpoint, done=resumed >= recipe.steps)
-    if prober and trainer.is_world_process_zero():
-        prober.save(folder)
+        atexit.unregister(_end_group)
+        atexit.register(_end_group)
+        first = trainer.is_world_process_zero()
+        with checkpoints.alone(folder) if first else nullcontext():
+            if first:
+                recipe.save(folder / RECIPE)
+            _run(trainer, checkpoint, done=resumed >= recipe.max_steps)
+    if monitor_callback and trainer.is_world_process_zero():
+        monitor_callback.save(folder)
     logs = trainer.state.log_history
     losses, evaluations, rates, norms = (
         {entry["step"]: entry[name] for entry in logs if name in entry} for name in CURVES
@@ -141,7 +152,7 @@ def train(
         evaluations=evaluations,
         rates=rates,
         norms=norms,
-        life=None if prober is None else prober.life,
+        history=None if monitor_callback is None else monitor_callback.history,
         seconds=time.perf_counter() - started,
     )
 
@@ -152,9 +163,9 @@ def _check(recipe: Recipe, data: Any, evaluation: Any) -> None:
             raise ArgumentError(f"{name} must have a length, got {type(examples).__name__}")
         if examples is not None and not len(examples):
             raise ArgumentError(f"{name} must have at least one example, got none")
-    if recipe.evaluate_every and evaluation is None:
+    if recipe.eval_steps and evaluation is None:
         raise ArgumentError(
-            f"evaluation must be given when evaluate_every is set, got evaluate_every={recipe.evaluate_every}"
+            f"evaluation must be given when eval_steps is set, got eval_steps={recipe.eval_steps}"
         )
 
 
@@ -166,7 +177,7 @@ def _begun(folder: Path, recipe: Recipe, resume: str | PathLike[str]) -> Path | 
             raise TrainingError(
                 f'resume must be "auto", "never" or the folder of a checkpoint, got {str(resume)!r}'
             )
-        if reason := checkpoints.fault(checkpoint):
+        if reason := sealing.broken(checkpoint):
             raise TrainingError(reason)
         _check_same(checkpoint.parent / RECIPE, recipe)
         return checkpoint
@@ -189,6 +200,15 @@ def _check_same(path: Path, recipe: Recipe) -> None:
                 f"{path}: the run must go on with {name}={value!r}, as it began, got {now[name]!r}: "
                 f"take another folder for another run"
             )
+
+
+def _end_group() -> None:
+    """End the group of processes, if there is one, before the interpreter ends.
+
+    A thread of the group that lets go of a Python object while the interpreter ends aborts the process, now and then.
+    """
+    if distributed.is_available() and distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def _step(checkpoint: Path) -> int:

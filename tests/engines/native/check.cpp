@@ -13,19 +13,23 @@ const char* regard_build(int i, int* runs);
 int regard_rows(int build, const RegardCall* call, const RegardWant* want, const RegardState* state);
 int regard_columns(int build, const RegardCall* call, const RegardColumns* columns);
 int regard_gradients(int build, const RegardCall* call, const RegardWant* want, const RegardGradient* gradient);
+int regard_look(int build, const RegardCall* call, const RegardWant* want, const RegardState* state,
+                const RegardColumns* columns, const RegardLook* look);
+int regard_prove(int build);
 }
 
 namespace {
 
 constexpr int64_t TOP = 3, CELL_BITS = 3, FIRST = 2, LOW = -4, HIGH = 1;
 enum { POSITION, SQUARE, DISTANCE, FIRST_MASS, BAND_MASS, GROUP_MASS, COLUMNS };
-constexpr double BOUND = 1e-4;  // of a float32 computation: a wrong pair of a hundred changes far more
+constexpr double BOUND = 1e-4;    // of a float32 computation: a wrong pair of a hundred changes far more
+constexpr double ROUNDED = 1e-2;  // of an output whose weights were rounded to bfloat16
 
 int failures = 0;
 
-void expect(const Case& drawn, const char* build, const char* what, double got, double wanted, double size) {
+void expect(const Case& drawn, const char* build, const char* what, double got, double wanted, double size, double bound = BOUND) {
   // an infinite value times a weight that float32 cannot hold is NaN
-  bool same = got == wanted || fabs(got - wanted) <= BOUND * (size + fabs(wanted)) || (!isfinite(got) && !isfinite(wanted));
+  bool same = got == wanted || fabs(got - wanted) <= bound * (size + fabs(wanted)) || (!isfinite(got) && !isfinite(wanted));
   if (same || ++failures > 20) return;
   const RegardCall& c = drawn.call;
   printf("%s, %s: got %g, wanted %g (heads %d/%d, queries %d, keys %d, dim %d, value_dim %d, offset %d, type %d, mask %d, "
@@ -35,7 +39,8 @@ void expect(const Case& drawn, const char* build, const char* what, double got, 
 
 // The state of all rows, each array as long as it must be.
 struct Rows {
-  Array<float> o, top_scores;
+  Array<float> o;
+  Array<double> top_scores;
   Array<double> m, l, u, r, c;
   Array<int64_t> count, top_keys;
   RegardState state;
@@ -107,7 +112,9 @@ void check_row(const Case& drawn, const char* build, const Rows& got, const Arra
   double reach = (double)(call.keys + call.queries), sizes[COLUMNS] = {reach, reach * reach, reach, 1, 1, 1};
   const char* names[COLUMNS] = {"position", "square", "distance", "first", "band", "group"};
   for (int64_t i = 0; i < COLUMNS; i++) check(names[i], got.c[at * COLUMNS + i] / l, columns[i], sizes[i]);
-  for (int64_t d = 0; d < call.value_dim; d++) check("output", got.o[at * call.value_dim + d] / l, output[d], 1);
+  double bound = call.halves && call.type == REGARD_BFLOAT16 ? ROUNDED : BOUND;
+  for (int64_t d = 0; d < call.value_dim; d++)
+    expect(drawn, build, "output", got.o[at * call.value_dim + d] / l, output[d], 1, bound);
 }
 
 struct Wanted {
@@ -145,10 +152,11 @@ void check_columns(const Case& drawn, int number, const char* build) {
   int64_t heads = call.batch * call.heads, start = call.offset >> CELL_BITS, keys = call.keys;
   int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1, grid_k = ((keys - 1) >> CELL_BITS) + 1;
   Array<double> sums(heads * keys), tops(heads * keys), total(heads * grid_q * grid_k), peak(total.size());
-  Array<double> lse;
+  Array<double> m, log_l;
   for (int64_t at = 0; at < heads * call.queries; at++) {
     Truth row(drawn, at);
-    lse.push_back(row.largest + (row.allowed ? log(row.mass) : 0));
+    m.push_back(row.largest);
+    log_l.push_back(row.allowed ? log(row.mass) : -INFINITE);
     int64_t head = at / call.queries, cell_q = ((call.offset + row.query) >> CELL_BITS) - start;
     for (int64_t key = 0; key < keys; key++) {
       int64_t cell = (head * grid_q + cell_q) * grid_k + (key >> CELL_BITS);
@@ -158,13 +166,47 @@ void check_columns(const Case& drawn, int number, const char* build) {
     }
   }
   Array<float> got_sums(sums.size()), got_tops(sums.size()), got_total(total.size()), got_peak(total.size());
-  RegardColumns columns = {lse.data(), got_sums.data(), got_tops.data(), 1 << CELL_BITS, grid_q, grid_k,
+  RegardColumns columns = {m.data(), log_l.data(), got_sums.data(), got_tops.data(), 1 << CELL_BITS, grid_q, grid_k,
                            got_total.data(), got_peak.data()};
   if (regard_columns(number, &call, &columns)) fail(build, "the columns could not run");
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received", got_sums[i], sums[i], 1);
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received_max", got_tops[i], tops[i], 1);
   for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map, total", got_total[i], total[i], 1);
   for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map, peak", got_peak[i], peak[i], 1);
+}
+
+// Both folds in one call are the rows, what is read of them, and the columns.
+void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int number, const char* build) {
+  const RegardCall& call = drawn.call;
+  const size_t rows = state.m.size(), sums = (size_t)(call.batch * call.heads * call.keys);
+  const int64_t start = call.offset >> CELL_BITS, grid_k = ((call.keys - 1) >> CELL_BITS) + 1;
+  const int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1;
+  const size_t cells = (size_t)(call.batch * call.heads * grid_q);
+  Rows again(call);
+  Array<float> read(6 * rows), columns(COLUMNS * rows), received(2 * sums), alone(2 * sums), map(2 * cells * (size_t)grid_k);
+  Array<double> log_l(rows);
+  Array<int64_t> argmax(rows), counts(cells);
+  float* at[6];
+  for (size_t i = 0; i < 6; i++) at[i] = read.data() + i * rows;
+  RegardLook look = {at[0], at[1], at[2], at[3], at[4], at[5], columns.data(), argmax.data(), log_l.data(), counts.data()};
+  RegardColumns second = {again.m.data(), log_l.data(), received.data(), received.data() + sums, 1 << CELL_BITS, grid_q,
+                          grid_k, map.data(), map.data() + cells * (size_t)grid_k};
+  if (regard_look(number, &call, &wanted.want, &again.state, &second, &look)) return fail(build, "one call could not run");
+  int64_t attending = 0, counted = 0;
+  for (size_t i = 0; i < rows; i++) {
+    const double l = state.l[i], total = l == 0 ? 1 : l;
+    attending += l != 0;
+    expect(drawn, build, "one call, lse", look.lse[i], l == 0 ? -INFINITE : state.m[i] + log(l), 1);
+    expect(drawn, build, "one call, entropy", look.entropy[i], log(total) - state.u[i] / total, 1);
+    expect(drawn, build, "one call, squares", look.sum_squares[i], state.r[i] / (total * total), 1);
+    for (size_t j = 0; j < COLUMNS; j++)
+      expect(drawn, build, "one call, column", columns[j * rows + i], state.c[i * COLUMNS + j] / total, 1);
+  }
+  for (int64_t count : counts) counted += count;
+  if (counted != attending) fail(build, "one call counts other queries that attend");
+  RegardColumns apart = {again.m.data(), log_l.data(), alone.data(), alone.data() + sums, 0, 0, 0, nullptr, nullptr};
+  if (regard_columns(number, &call, &apart)) return fail(build, "the columns could not run");
+  for (size_t i = 0; i < 2 * sums; i++) expect(drawn, build, "one call, received", received[i], alone[i], 1);
 }
 
 template <class T>
@@ -228,12 +270,15 @@ int main(int count, char** arguments) {
     bool wanted = count <= 3;
     for (int i = 3; i < count; i++) wanted = wanted || !strcmp(arguments[i], build);
     if (!runs || !wanted) continue;
+    if (regard_prove(number)) fail(build, "it does not prove itself");
     Random random = {count > 2 ? (uint64_t)atoll(arguments[2]) | 1 : 1};
     for (int i = 0; i < cases; i++) {
       Case drawn(random);
+      drawn.call.halves = !strcmp(build, "amx") ? 2 : !strcmp(build, "avx512_bf16") ? 1 : 0;
       Wanted wanted(random, drawn.call);
       Rows state = check_rows(drawn, wanted, number, build);
       check_columns(drawn, number, build);
+      check_look(drawn, wanted, state, number, build);
       if (!drawn.broken) check_gradients(random, drawn, wanted, state, number, build);
     }
     printf("%s: %d cases\n", build, cases);

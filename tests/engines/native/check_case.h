@@ -77,7 +77,7 @@ struct Case {
     call.heads = call.kv_heads * random.one_of({1, 2});
     call.queries = random.one_of({1, 2, 5, 23, 47, 48, 49, 101, 199});
     call.keys = random.one_of({1, 3, 41, 63, 64, 65, 131, 2053});
-    call.dim = random.one_of({1, 3, 8, 17, 31, 64}), call.value_dim = random.one_of({1, 5, 16, 19});
+    call.dim = random.one_of({1, 3, 8, 17, 31, 64}), call.value_dim = random.one_of({1, 5, 16, 19, 33, 64});
     call.offset = random.one_of({call.keys - call.queries, 0, -3, 7});
     call.type = random.below(3), call.threads = 1 + random.below(3);
     call.scale = 0.25, call.softcap = random.one_of({0, 0, 3});

@@ -16,8 +16,8 @@ def masks(queries: int) -> dict[str, Mask | None]:
         "causal": rg.causal(),
         "near": rg.near(30, 2),
         "strided": rg.strided(5) & rg.causal(),
-        "parts": (rg.strided(5) & rg.causal()) | rg.near(9) | rg.tokens([0, 1]),
+        "parts": (rg.strided(5) & rg.causal()) | rg.near(9) | rg.global_tokens([0, 1]),
         "ragged": rg.padding([KEYS, 101]) & ~rg.prefix(70),
         "empty": rg.prefix([0, 13]),
-        "dense": rg.dense(kept, offset=KEYS - queries),
+        "dense": rg.dense(keep=kept, offset=KEYS - queries),
     }

@@ -11,15 +11,15 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 import regard as rg
-from cases import biases, masks
+from helpers.cases import biases, masks
 from regard import reference
-from regard.axes import sizes_of
-from regard.bias import ScoreMod
 from regard.engines import native, tiles
+from regard.engines.column_sums import Sums
 from regard.engines.native.columns import columns
-from regard.engines.sums import Sums
+from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.statistics import Wanted
+from regard.spec.bias import ScoreMod
+from regard.statistics.table import Wanted
 
 BUILDS = [name for name, (_, runs) in native.builds().items() if runs]
 KERNELS = [name for name in BUILDS if name in ("avx512", "avx2", "baseline")]  # others share one
@@ -35,11 +35,17 @@ def lse_of(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
     return reference.scores(query.double(), key.double(), spec).logsumexp(-1)
 
 
+def split(lse: Tensor) -> tuple[Tensor, Tensor]:
+    """m and l of rows of which the lse is known: any m will do, with the l that goes with it."""
+    return lse.double(), torch.where(torch.isneginf(lse), 0.0, 1.0).double()
+
+
 def fold(query: Tensor, key: Tensor, spec: Spec, cell: int = 0) -> Sums:
     """The fold under test; lse is −inf in rows that may attend nothing, whatever their sink."""
     scores = reference.scores(query.double(), key.double(), spec)
     there = (scores[..., : key.shape[2]] != -torch.inf).any(-1)
-    return columns(query, key, spec, torch.where(there, scores.logsumexp(-1), -torch.inf), wanted(cell))
+    lse = torch.where(there, scores.logsumexp(-1), -torch.inf)
+    return columns(query, key, spec, *split(lse), wanted(cell))
 
 
 def pooled(weights: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:
@@ -122,12 +128,12 @@ MASKS = {
     "near": rg.near(9, 3),
     "strided": rg.strided(11),
     "strided and near": rg.causal() & (rg.strided(8) | rg.near(13)),
-    "random": rg.random(2, block=16) & rg.causal(),
-    "tokens": rg.tokens([3]),
+    "random": rg.random_blocks(2, block=16) & rg.causal(),
+    "tokens": rg.global_tokens([3]),
     "prefix": rg.prefix(31) & ~rg.strided(5),
     "documents": rg.documents(torch.arange(509) // 101),
     "padding": rg.padding(401) & rg.causal(),
-    "dense": rg.dense(torch.rand(1, 1, 307, 509, generator=torch.Generator().manual_seed(1)) < 0.3),
+    "dense": rg.dense(keep=torch.rand(1, 1, 307, 509, generator=torch.Generator().manual_seed(1)) < 0.3),
 }
 
 
@@ -143,9 +149,9 @@ def test_every_mask_and_cell_in_every_build(build, mask, monkeypatch):
 @pytest.mark.parametrize("cell", [1, 8, 64, 1024])
 def test_the_map_says_what_that_of_tiles_says(cell):
     query, key = torch.randn(1, 3, 59, 5), torch.randn(1, 3, 101, 5)
-    spec = Spec.of(sizes_of(query, key), mask=rg.near(20) & ~rg.tokens([70]))
+    spec = Spec.of(sizes_of(query, key), mask=rg.near(20) & ~rg.global_tokens([70]))
     sums = fold(query, key, spec, cell)
-    other = tiles.columns(query, key, spec, lse_of(query, key, spec), wanted(cell)).map
+    other = tiles.columns(query, key, spec, *split(lse_of(query, key, spec)), wanted(cell)).map
     assert sums.map is not None and other is not None and torch.equal(sums.map.rows, other.rows)
     assert torch.allclose(sums.map.mean, other.mean, atol=1e-6)
     for name in ("cell", "queries", "keys", "offset"):
@@ -197,12 +203,12 @@ def test_a_broken_key_reaches_only_what_it_may(build, broken, monkeypatch):
     query, key = torch.randn(1, 2, 89, 7), torch.randn(1, 2, 89, 7)
     key[:, :, 50] = broken
     hidden = rg.causal() & ~rg.documents((torch.arange(89) == 50).long()) | rg.prefix(3)
-    hidden = hidden & ~rg.dense((torch.arange(89) == 50).expand(89, 89))
+    hidden = hidden & ~rg.dense(keep=(torch.arange(89) == 50).expand(89, 89))
     for mask, cell in ((hidden, 4), (rg.causal(), 4), (rg.causal(), 16)):
         spec = Spec.of(sizes_of(query, key), mask=mask)
         lse = lse_of(query, key, spec)
-        got = found(columns(query, key, spec, lse, wanted(cell)))
-        want = found(tiles.columns(query.double(), key.double(), spec, lse, wanted(cell)))
+        got = found(columns(query, key, spec, *split(lse), wanted(cell)))
+        want = found(tiles.columns(query.double(), key.double(), spec, *split(lse), wanted(cell)))
         for name in got:
             assert torch.allclose(got[name].double(), want[name], rtol=1e-5, atol=1e-6, equal_nan=True), name
         assert mask is not hidden or all(tensor.isfinite().all() for tensor in got.values())
@@ -229,13 +235,13 @@ def test_empty_rows_give_nothing():
 def test_no_queries_no_keys_and_nothing_wanted():
     query, key = torch.randn(1, 2, 0, 3), torch.randn(1, 2, 5, 3)
     spec = Spec.of(sizes_of(query, key))
-    sums = columns(query, key, spec, torch.zeros(1, 2, 0), wanted(2))
+    sums = columns(query, key, spec, *split(torch.zeros(1, 2, 0)), wanted(2))
     assert not found(sums)["received"].any() and found(sums)["total"].shape == (1, 2, 0, 3)
     query, key = torch.randn(1, 2, 5, 3), torch.randn(1, 2, 0, 3)
     spec = Spec.of(sizes_of(query, key))
-    sums = columns(query, key, spec, torch.full((1, 2, 5), -torch.inf), wanted(2))
+    sums = columns(query, key, spec, *split(torch.full((1, 2, 5), -torch.inf)), wanted(2))
     assert found(sums)["received"].shape == (1, 2, 0) and found(sums)["total"].shape[3] == 0
-    sums = columns(key, query, spec, torch.zeros(1, 2, 0), Wanted())
+    sums = columns(key, query, spec, *split(torch.zeros(1, 2, 0)), Wanted())
     assert (sums.received, sums.received_max, sums.map) == (None, None, None)
 
 
@@ -247,7 +253,9 @@ def test_one_of_them_alone_and_inputs_that_are_not_contiguous():
     spec = Spec.of(sizes_of(query, key), mask=rg.causal())
     whole, lse = found(fold(query, key, spec, 8)), lse_of(query, key, spec)
     for want, name in ((Wanted(received=True), "received"), (Wanted(received_max=True), "received_max")):
-        assert torch.allclose(getattr(columns(query, key, spec, lse, want), name), whole[name], rtol=1e-6)
-    picture = columns(query, key, spec, lse, Wanted(cell=8)).map
+        assert torch.allclose(
+            getattr(columns(query, key, spec, *split(lse), want), name), whole[name], rtol=1e-6
+        )
+    picture = columns(query, key, spec, *split(lse), Wanted(cell=8)).map
     assert picture is not None and torch.equal(picture.total, whole["total"])
     check(query, key, spec, 8)

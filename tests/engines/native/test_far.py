@@ -6,7 +6,7 @@ import torch
 import regard as rg
 from regard.engines import native
 
-FAR = 2**31 + 41  # elements between two neighbours along one axis
+FAR = 2**31 + 41  # elements between two neighbors along one axis
 SIZES = {"batch": (2, 3, 11), "heads": (1, 2, 13), "tokens": (1, 3, 2)}
 AXES = {"batch": 0, "heads": 1, "tokens": 2}
 WANTED = ["lse", "entropy", "distance", "received"]

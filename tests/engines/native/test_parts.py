@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from masks.strategies import BATCH, HEADS, KEYS, OFFSET, QUERIES, leaves
-from regard.engines.native.program import FAR, parts
-from regard.masks import And, Mask, Or, causal, near, prefix, strided, tokens
+from regard.engines.native.mask_program import FAR, parts
+from regard.masks import And, Mask, Or, causal, global_tokens, near, prefix, strided
 
 
 def strided_trees() -> st.SearchStrategy[Mask]:
@@ -42,10 +42,10 @@ def test_what_parts_are_made_of():
     assert parts(causal() & strided(2)) == ((causal(), 2),)
     assert parts(strided(2) & strided(6) & causal()) == ((strided(2) & causal(), 6),)
     assert parts(near(3) | strided(8)) == ((None, 8), (near(3) & ~strided(8), 1))
-    window = causal() & (near(3) | strided(8) & prefix(9) | tokens([0]))
+    window = causal() & (near(3) | strided(8) & prefix(9) | global_tokens([0]))
     assert parts(window) == (
         (causal() & prefix(9), 8),
-        (causal() & (near(3) | tokens([0])) & ~(strided(8) & prefix(9)), 1),
+        (causal() & (near(3) | global_tokens([0])) & ~(strided(8) & prefix(9)), 1),
     )
     two = strided(8) | strided(12)
     assert parts(two) == ((None, 8), (~strided(8), 12))

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from masks.strategies import BATCH, HEADS, KEYS, OFFSET, QUERIES, leaves, trees
-from regard.engines.native.program import DEEPEST, Program, can_compile, compiled
+from regard.engines.native.mask_program import DEEPEST, Program, can_compile, compiled
+from regard.errors import ArgumentError
 from regard.masks import (
     ALL,
     NONE,
@@ -27,12 +28,12 @@ from regard.masks import (
     causal,
     dense,
     documents,
+    global_tokens,
     near,
     padding,
     prefix,
-    random,
+    random_blocks,
     strided,
-    tokens,
 )
 
 NATIVE = Path(__file__).parents[3] / "native"
@@ -161,18 +162,18 @@ def wide_leaves() -> st.SearchStrategy[Mask]:
         st.builds(near, far, far),
         st.integers(1, 90).map(strided),
         st.builds(
-            random,
+            random_blocks,
             st.integers(1, 5),
             st.sampled_from([1, 7, 64, 100]),
             far,
             keys=st.sampled_from([None, WIDE]),
         ),
-        share.map(lambda share: tokens((torch.rand(WIDE) < share).nonzero()[:, 0])),
+        share.map(lambda share: global_tokens((torch.rand(WIDE) < share).nonzero()[:, 0])),
         lengths.map(prefix),
         st.builds(lambda lengths, start: padding(lengths, start=start), lengths, lengths),
         share.map(lambda share: documents((torch.rand(3, WIDE) < share).cumsum(1))),
         st.just(None).map(lambda _: documents(torch.randint(4, (WIDE,)))),
-        st.builds(lambda sides, share: dense(torch.rand(*sides, WIDE, WIDE) < share), sides, share),
+        st.builds(lambda sides, share: dense(keep=torch.rand(*sides, WIDE, WIDE) < share), sides, share),
     )
 
 
@@ -190,7 +191,7 @@ def test_tiles_wider_than_words(asking, leaf, other, joined, data):
 
 
 @given(
-    leaves().filter(lambda mask: not mask.name.startswith("random")),
+    leaves().filter(lambda mask: not mask.name.startswith("random_blocks")),
     spans(-40, 80),
     spans(-40, 80),
     st.integers(0, BATCH - 1),
@@ -208,7 +209,7 @@ def test_stretches_that_run_past_one_row_of_ids(asking):
 
 @given(st.integers(-90, 90), st.integers(1, 130), st.sampled_from([1, 5, 64]), st.data())
 def test_random_blocks_of_any_queries(asking, offset, queries, block, data):
-    mask = random(2, block=block, seed=3, keys=data.draw(st.sampled_from([None, 97])))
+    mask = random_blocks(2, block=block, seed=3, keys=data.draw(st.sampled_from([None, 97])))
     query, key = data.draw(spans(offset, offset + queries)), data.draw(spans(-9, 150))
     check(asking(mask, queries, offset), mask, 0, 0, query, key)
 
@@ -217,9 +218,9 @@ def test_random_blocks_of_any_queries(asking, offset, queries, block, data):
 def test_every_place_of_a_word(asking, name):
     """Tiles of 64 × 64 that begin at each position of a word of bits, and at each position of a block."""
     masks = {
-        "dense": dense(torch.rand(WIDE, WIDE) < 0.5),
-        "random": random(3, block=10),
-        "tokens": tokens(torch.randperm(WIDE)[:40]),
+        "dense": dense(keep=torch.rand(WIDE, WIDE) < 0.5),
+        "random": random_blocks(3, block=10),
+        "tokens": global_tokens(torch.randperm(WIDE)[:40]),
         "documents": documents((torch.rand(WIDE) < 0.1).cumsum(0)),
         "near": near(20, 9),
         "strided": strided(11),
@@ -269,20 +270,19 @@ def test_long_stretches_are_classified_at_once(asking):
 
 
 def test_numbers_past_every_position(asking):
-    """Counts that do not fit 64 bits act as what they are: endless."""
-    for mask in (
-        near(2**80, 2**80),
-        prefix(2**80),
-        padding(2**80),
-        near(2**63 - 1, 2**63 - 1),
-        prefix([2**63 - 1]),
-    ):
+    """Counts beyond every position act as what they are: endless. Larger ones than 2⁴⁰ are refused."""
+    most = 2**40
+    for mask in (near(most, most), prefix(most), padding(most), prefix([most])):
         assert asking(mask, 9, 0).classify(0, 0, (0, 1, 9), (0, 1, 2**40)) is ALL
-    assert asking(strided(2**80), 9, 0).classify(0, 0, (3, 1, 4), (3, 1, 4)) is SOME
-    assert asking(strided(2**80), 9, 0).classify(0, 0, (3, 1, 4), (7, 1, 4)) is NONE
-    blocks = asking(random(1, block=2**80), 9, -5)
+    assert asking(strided(most), 9, 0).classify(0, 0, (3, 1, 4), (3, 1, 4)) is SOME
+    assert asking(strided(most), 9, 0).classify(0, 0, (3, 1, 4), (7, 1, 4)) is NONE
+    blocks = asking(random_blocks(1, block=most), 9, -5)
     assert blocks.classify(0, 0, (-2, 1, 4), (0, 1, 4)) is SOME
     assert blocks.allowed(0, 0, (-2, 1, 4), (0, 1, 4), False).any(1).tolist() == [False, False, True, True]
+    for too_many in (2**40 + 1, 2**63 - 1, 2**80):
+        for build in (near, prefix, padding, strided):
+            with pytest.raises(ArgumentError, match="must be at most 1099511627776"):
+                build(too_many)
 
 
 def test_no_mask_allows_every_pair(asking):
@@ -299,10 +299,10 @@ def test_a_wrong_program_is_seen(asking):
 
 def test_programs_are_plain_tensors():
     content = (
-        dense(torch.rand(3, 3) < 0.5),
+        dense(keep=torch.rand(3, 3) < 0.5),
         documents([0, 0, 1]),
-        tokens([1]),
-        random(2, block=2),
+        global_tokens([1]),
+        random_blocks(2, block=2),
         padding([1, 2]),
     )
     program = compiled(And(content) | ~causal(), 3, 0)
@@ -320,7 +320,7 @@ def test_sizes_of_programs():
         causal(): 4,
         near(5): 4,
         strided(3): 3,
-        tokens([1, 2]): 4,
+        global_tokens([1, 2]): 4,
         prefix(2): 4,
         ~causal() & near(5): 2 + 6 + 4,
     }
@@ -331,7 +331,7 @@ def test_sizes_of_programs():
     mask = documents(ids)
     ours = {table.data_ptr() for table in compiled(mask, 1000, 0).tables}
     assert {ids.data_ptr(), mask.lows.ctypes.data, mask.highs.ctypes.data} == ours
-    bits = dense(torch.rand(99, 99) < 0.5)
+    bits = dense(keep=torch.rand(99, 99) < 0.5)
     assert bits.bits.data_ptr() in {table.data_ptr() for table in compiled(bits, 99, 0).tables}
 
 

@@ -15,11 +15,11 @@ from triton.backends.driver import DriverBase
 from triton.runtime.jit import JITFunction
 
 import regard as rg
-from regard.axes import sizes_of
 from regard.engines.triton import columns, launch, pull, rows
+from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.state import State
-from regard.statistics import wanted
+from regard.statistics.state import State
+from regard.statistics.table import wanted
 
 
 class Absent(DriverBase):
@@ -70,7 +70,7 @@ def compile_all(generation: int) -> dict[str, int]:
     rows(query, key, key, spec, want)
     rows(query[:, :, :1], key, key, spec, want)  # few queries: the keys are split, and merged
     some = torch.zeros(1, 4, 2048, dtype=torch.float64)
-    columns(query, key, spec, some, want)
+    columns(query, key, spec, some, some, want)
     slopes = torch.zeros(1, 4, 2048, 64), torch.zeros(1, 4, 2048, len(want.columns)).double()
     grads = State(m=some.float(), l=some, u=some, r=some, o=slopes[0], c=slopes[1])
     pull(query, key, key, spec, want, grads, some, (True, True, True))

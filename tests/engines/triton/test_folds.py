@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 
 import regard as rg
-from cases import BIASES, Case, cases, draw_tensors, faults, found, top_faults
-from regard.engines.triton import plans
+from helpers.cases import BIASES, Case, cases, draw_tensors, faults, found, top_faults
+from regard.engines.triton import tile_shapes
 
 SIZES = (2, 4, 2, 37, 53, 7, 13)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning:triton")
@@ -24,7 +24,7 @@ CALLS = {
     "documents": {"mask": rg.documents(torch.arange(53) // 9) & rg.causal()},
     "documents apart": {"mask": rg.documents(torch.arange(53) % 4)},
     "strided or near": {"mask": (rg.strided(7) | rg.near(2)) & rg.causal()},
-    "by head": {"mask": rg.dense(torch.rand(2, 4, 37, 53) < 0.3, offset=16)},
+    "by head": {"mask": rg.dense(keep=torch.rand(2, 4, 37, 53) < 0.3, offset=16)},
     "softcap and slopes": {"softcap": 2.0, "bias": rg.alibi(torch.rand(4)), "align": 3},
     "dense bias": {"bias": torch.randn(2, 1, 37, 53).masked_fill(torch.rand(2, 1, 37, 53) < 0.3, -torch.inf)},
     "dense bias, any mask": {"bias": torch.randn(37, 53), "mask": rg.strided(2)},
@@ -66,6 +66,16 @@ def test_maps_with_cells_of_any_size(grid):
     )
 
 
+@pytest.mark.parametrize("queries", [1, 3])
+def test_a_difference_of_scores_that_float32_cannot_hold(queries):
+    """Tiles, and splits of the keys, whose largest scores are further apart than float32 reaches."""
+    query, key = torch.ones(1, 1, queries, 1), torch.full((1, 1, 1031, 1), -3e38)
+    key[0, 0, 700] = 3e38
+    seen = rg.observe(query, key, scale=1.0, engine="triton")
+    assert (seen.entropy == 0).all() and (seen.max_weight == 1).all()
+    assert seen.received[0, 0, 700] == queries
+
+
 # --- what is only a matter of speed ------------------------------------------------------------------------
 
 
@@ -75,7 +85,7 @@ def test_maps_with_cells_of_any_size(grid):
 @pytest.mark.parametrize("queries", [1, 19])
 def test_keys_in_splits(keywords, queries, monkeypatch):
     """Few queries: the heads of a group share a tile, and partial states are merged; always in one way."""
-    monkeypatch.setattr(plans, "LEAST", 1)
+    monkeypatch.setattr(tile_shapes, "LEAST", 1)
     case = Case(*draw_tensors(1, 4, 2, queries, 131, 5, 7), keywords, radius=2).to(torch.float32)
     check(case, top=5)
     first, second = (found(case.observe(engine="triton", top=5)) for _ in range(2))
@@ -83,13 +93,15 @@ def test_keys_in_splits(keywords, queries, monkeypatch):
 
 
 def test_tensor_descriptors(monkeypatch):
-    """The loads of Hopper: rows that step by 16 bytes; others take the plain road."""
+    """The loads of Hopper: rows that step by 16 bytes; others take the plain path."""
     used = []
     rows = import_module("regard.engines.triton.rows")  # as an attribute of the engine it is the function
     real = rows._descriptor
     monkeypatch.setattr(rows, "_descriptor", lambda *a: used.append(a[1:]) or real(*a))
-    table = {line: tuple(replace(p, descriptors=True) for p in both) for line, both in plans.TABLE.items()}
-    monkeypatch.setattr(plans, "TABLE", table)
+    table = {
+        line: tuple(replace(p, descriptors=True) for p in both) for line, both in tile_shapes.TABLE.items()
+    }
+    monkeypatch.setattr(tile_shapes, "TABLE", table)
     for dim, value_dim, expected in ((24, 8, [(32, 32), (32, 16)]), (7, 8, [])):
         used.clear()
         check(Case(*draw_tensors(1, 4, 2, 37, 53, dim, value_dim), CALLS["near"]).to(torch.float32))

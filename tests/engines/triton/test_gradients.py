@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import regard as rg
-from cases import draw_tensors
+from helpers.cases import draw_tensors
 from regard import engines
 from regard.engines import tiles
 from regard.engines import triton as engine
-from regard.state import State
-from regard.statistics import Wanted
+from regard.statistics.state import State
+from regard.statistics.table import Wanted
 
 SIZES = (2, 4, 2, 19, 41, 7, 5)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 LINEAR = ("distance", "position", "spread", "first", "self_mass", "previous", "local")
@@ -19,7 +19,7 @@ CALLS = {
     "causal": {"mask": rg.causal()},
     "band with empty rows": {"mask": rg.near(5) & rg.prefix([30, 41])},
     "documents": {"mask": rg.documents(torch.arange(41) // 9) & rg.causal()},
-    "scattered": {"mask": rg.dense(torch.arange(19 * 41).view(19, 41) % 3 == 0, offset=22)},
+    "scattered": {"mask": rg.dense(keep=torch.arange(19 * 41).view(19, 41) % 3 == 0, offset=22)},
     "softcap and slopes": {"softcap": 1.5, "bias": rg.alibi(torch.rand(4)), "align": "start"},
     "blocking bias": {"bias": torch.randn(19, 41).masked_fill(torch.eye(19, 41) > 0, -torch.inf)},
     "sink": {"sink_logit": torch.linspace(-2, 2, 4), "mask": rg.causal()},

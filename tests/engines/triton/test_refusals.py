@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import regard as rg
-from regard.columns import Column
 from regard.engines import triton as engine
 from regard.spec import Spec
-from regard.statistics import Wanted
+from regard.statistics.linear import Column
+from regard.statistics.table import Wanted
 
 
 def refusal(dtype=torch.float32, dim=8, want=None, **spec):
@@ -25,7 +25,7 @@ def test_every_reason():
     assert refusal(torch.float64) == "it computes in float32, bfloat16 and float16, got torch.float64"
     assert refusal(dim=257) == "dim and value_dim must be at most 256, got 257"
     assert refusal(want=Wanted(dropout=0.1)) == "it has no dropout"
-    assert refusal(bias=rg.bias.ScoreMod(max)) == "it cannot evaluate a bias of type ScoreMod"
+    assert refusal(bias=rg.spec.bias.ScoreMod(max)) == "it cannot evaluate a bias of type ScoreMod"
     slopes = torch.ones(2, requires_grad=True)
     assert refusal(bias=rg.alibi(slopes)) == "it has no gradient of a bias"
     with torch.no_grad():

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard as rg
-from cases import masks
-from regard.axes import Sizes
+from helpers.cases import masks
 from regard.engines.triton.intervals import interval, spans
-from regard.engines.triton.lists import lists_of
-from regard.engines.triton.plans import TABLE, plan, splits_of
+from regard.engines.triton.tile_lists import lists_of
+from regard.engines.triton.tile_shapes import TABLE, plan, splits_of
+from regard.shapes import Sizes
 
 CPU = torch.device("cpu")
 

@@ -63,9 +63,21 @@ class ColumnArrays(Structure):
     """What the second fold reads and writes."""
 
     _fields_ = [
-        *((name, c_void_p) for name in ("lse", "received", "received_max")),
+        *((name, c_void_p) for name in ("m", "log_l", "received", "received_max")),
         *((name, c_int64) for name in ("cell", "grid_q", "grid_k")),
         *((name, c_void_p) for name in ("total", "peak")),
+    ]
+
+
+class LookArrays(Structure):
+    """What is read of the rows."""
+
+    _fields_ = [
+        *(
+            (name, c_void_p)
+            for name in ("lse", "entropy", "effective_keys", "max_weight", "sum_squares", "spread")
+        ),
+        *((name, c_void_p) for name in ("columns", "argmax", "log_l", "cell_rows")),
     ]
 
 
@@ -89,4 +101,5 @@ STRUCTURES: tuple[type[Structure], ...] = (
     StateArrays,
     ColumnArrays,
     GradientArrays,
+    LookArrays,
 )

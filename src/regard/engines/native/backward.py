@@ -11,15 +11,15 @@ from ctypes import c_int64
 import torch
 from torch import Tensor
 
-from regard.axes import sizes_of
-from regard.bias import Alibi, Bias
 from regard.engines.native import abi
-from regard.engines.native.call import Prepared, prepare
 from regard.engines.native.library import run
+from regard.engines.native.marshal import Prepared, prepare
 from regard.engines.native.rows import wants
+from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.state import State
-from regard.statistics import Wanted
+from regard.spec.bias import Alibi, Bias
+from regard.statistics.state import State
+from regard.statistics.table import Wanted
 
 
 def pull(

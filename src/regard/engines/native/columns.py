@@ -1,4 +1,4 @@
-"""Second fold in C++: received mass and the map, given the rows' lse.
+"""Second fold in C++: received mass and the map, given the rows' m and l.
 
 Knows where the results go and how large a cell to fold with, not how they are found.
 """
@@ -8,30 +8,31 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.axes import sizes_of
+from regard.engines.column_sums import Sums, blank_map
 from regard.engines.native import abi
-from regard.engines.native.call import prepare
 from regard.engines.native.library import run
-from regard.engines.sums import Sums, blank_map
+from regard.engines.native.marshal import prepare
+from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.statistics import Wanted
+from regard.statistics.table import Wanted
 
 LEAST_CELL, LEAST_GRID = 16, 128  # of what is folded: cells a side, unless the cells are small already
 
 
 @torch.no_grad()
-def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
-    """Received mass, largest received weight and the map, given the rows' lse `(batch, heads, queries)`."""
+def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
+    """Received mass, largest received weight and the map, given the rows' m and l `(batch, heads, queries)`."""
     sizes = sizes_of(query, key)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received = query.new_zeros(per_key, dtype=torch.float32) if want.received else None
     received_max = query.new_zeros(per_key, dtype=torch.float32) if want.received_max else None
-    cell = _cell(want.cell, max(sizes.queries, sizes.keys))
-    picture = blank_map(query, sizes, spec, lse, cell) if cell else None
-    if lse.numel() and sizes.keys:
+    cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
+    picture = blank_map(query, sizes, spec, l, cell) if cell else None
+    if l.numel() and sizes.keys:
         made = prepare(query, key, None, spec)
         arrays = abi.ColumnArrays(
-            lse=made.pointer(lse.to(torch.float64).contiguous()),
+            m=made.pointer(m.to(torch.float64).contiguous()),
+            log_l=made.pointer(l.to(torch.float64).log().contiguous()),
             received=made.pointer(received),
             received_max=made.pointer(received_max),
         )
@@ -42,7 +43,7 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
     return Sums(received, received_max, None if picture is None else picture.coarsen(want.cell))
 
 
-def _cell(cell: int, tokens: int) -> int:
+def fold_cell(cell: int, tokens: int) -> int:
     """The cell to fold with: one thread owns a cell, so few large ones are pooled from smaller ones afterwards."""
     while cell > LEAST_CELL and cell * LEAST_GRID > tokens:
         cell //= 2

@@ -1,4 +1,4 @@
-"""The compiled library: where it lies, why it is not there, which of its builds this processor runs. Knows no tensors.
+"""The compiled library: where it lies, why it is not there, which of its builds is used here. Knows no tensors.
 
 It is a plain C library without any of torch's symbols, so one file serves every version of torch. It runs on torch's
 OpenMP pool: torch has loaded its OpenMP library before, and the system loads one of that name only once.
@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from functools import cache
 from pathlib import Path
 
 import torch  # noqa: F401  before the library: see above
 
 from regard.engines.native import abi
+from regard.engines.native.proof import Verdict, folder, processor, prove
 from regard.errors import EngineError
 
 ENVIRONMENT = "REGARD_CPU"  # names the build to use: "amx", "avx512_bf16", "avx512", "avx2", "baseline"
 FAILURES = {1: "memory ran out", 2: "this processor cannot run that build"}
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).absolute().parent  # a child process may start in another folder
 
 
 def library() -> ctypes.CDLL | None:
@@ -42,7 +44,8 @@ def _opened() -> tuple[ctypes.CDLL | None, str | None]:
     except (OSError, AttributeError) as error:
         return None, f"its library does not load: {error}"
     expected = [*map(ctypes.sizeof, abi.STRUCTURES), 0]
-    if [loaded.regard_size(i) for i in range(len(expected))] != expected:
+    sizes = [loaded.regard_size(i) for i in range(len(expected))]
+    if sizes != expected or not hasattr(loaded, "regard_prove"):
         return None, "its library was built for another version of Regard: install Regard again from source"
     return loaded, None
 
@@ -57,19 +60,66 @@ def builds() -> dict[str, tuple[int, bool]]:
     return found
 
 
+def verdict(name: str) -> Verdict:
+    """What a build of this name, which this processor should run, did in its trial."""
+    loaded = library()
+    assert loaded is not None, "only a library that is there has builds"
+    return prove(loaded._name, name, builds()[name][0])
+
+
 def build() -> str:
-    """Name of the build in use: the best that runs here, or the one that REGARD_CPU names.
+    """Name of the build in use: the best that computes right here, or the one that REGARD_CPU names.
+
+    The first call runs each candidate in a child process, some tens of milliseconds, until one is right.
 
     Raises:
-        EngineError: REGARD_CPU names a build that is not there or does not run here.
+        EngineError: REGARD_CPU names a build that is not there, does not run here or is wrong here; none is right.
     """
     running = [name for name, (_, runs) in builds().items() if runs]
-    wanted = os.environ.get(ENVIRONMENT) or running[0]
+    wanted = os.environ.get(ENVIRONMENT)
+    if not wanted:
+        chosen = _chosen(running)
+        if chosen is None:
+            raise EngineError(f"the native engine must have a build that runs here: {why_no_build()}")
+        return chosen
     if wanted not in running:
         raise EngineError(
             f"{ENVIRONMENT} must be one of {running}, which this processor runs, got {wanted!r}"
         )
+    if not verdict(wanted).good:
+        raise EngineError(
+            f"{ENVIRONMENT} must name a build that computes right on this processor ({processor()}), got {wanted!r}: "
+            f"in a trial it {verdict(wanted).said}. Without {ENVIRONMENT} the best that does is taken"
+        )
     return wanted
+
+
+def why_no_build() -> str | None:
+    """Why no build may be chosen here, though there is a library; None: one may, or REGARD_CPU names one."""
+    running = [name for name, (_, runs) in builds().items() if runs]
+    if os.environ.get(ENVIRONMENT) or _chosen(running) is not None:
+        return None
+    tried = ", ".join(f"{name} {verdict(name).said}" for name in running)
+    return f"none of its builds computes right on this processor ({processor()}): {tried}"
+
+
+def _chosen(running: list[str]) -> str | None:
+    for name in running:
+        if verdict(name).good:
+            return name
+        _warn(name, verdict(name).said)
+    return None
+
+
+@cache
+def _warn(name: str, said: str) -> None:
+    again = f"To try it again, remove what is known of it: {folder()}/native-*-{name}.json"
+    warnings.warn(
+        f"the build {name!r} of the native engine {said} in a trial on this processor ({processor()}), and the next "
+        f"best is used instead: please report it. {again}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
 
 
 def run(function: str, *structures: ctypes.Structure) -> None:

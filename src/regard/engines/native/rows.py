@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from regard.axes import Sizes, sizes_of
 from regard.engines.native import abi
-from regard.engines.native.call import Prepared, prepare
 from regard.engines.native.library import run
+from regard.engines.native.marshal import Prepared, prepare
+from regard.shapes import Sizes, sizes_of
 from regard.spec import Spec
-from regard.state import State
-from regard.statistics import Wanted
+from regard.statistics.state import State
+from regard.statistics.table import Wanted
 
 
 def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
@@ -43,7 +44,7 @@ def _blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
         o=new(sizes.value_dim, dtype=torch.float32) if want.output and sizes.value_dim else None,
         c=new(len(want.columns)) if want.columns else None,
         count=new(dtype=torch.int64) if want.count else None,
-        top_scores=new(want.top, dtype=torch.float32) if want.top else None,
+        top_scores=new(want.top) if want.top else None,
         top_keys=new(want.top, dtype=torch.int64) if want.top else None,
     )
 
@@ -63,12 +64,10 @@ def wants(made: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
         setattr(result, kind, places.get(kind, -1))
     if "first" in places:
         result.first_count = want.columns[places["first"]].count
-    bands = [(place, column) for place, column in enumerate(want.columns) if column.kind == "band"]
+    bands = tuple((p, c.low, c.high) for p, c in enumerate(want.columns) if c.kind == "band")
     result.bands = len(bands)
-    table = (
-        torch.tensor([[p, c.low, c.high] for p, c in bands], dtype=torch.int64).reshape(-1, 3).T.contiguous()
-    )
-    result.band, result.band_low, result.band_high = (made.pointer(line) for line in table)
+    lines = _table(bands)
+    result.band, result.band_low, result.band_high = (made.pointer(line) for line in lines)
     groups = [(place, column) for place, column in enumerate(want.columns) if column.kind == "group"]
     if groups:
         members = torch.stack([_members(column.members, sizes) for _, column in groups])
@@ -78,6 +77,12 @@ def wants(made: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
         result.group_stride = members.stride(0)
         result.group_batch = members.stride(1)
     return result
+
+
+@lru_cache(maxsize=64)
+def _table(bands: tuple[tuple[int, int, int], ...]) -> tuple[Tensor, ...]:
+    """The places of bands, their lows and their highs, each a table of its own; C++ only reads them."""
+    return tuple(torch.tensor([band[i] for band in bands], dtype=torch.int64) for i in range(3))
 
 
 def _members(members: Tensor | None, sizes: Sizes) -> Tensor:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.axes import Sizes, repeat_heads, sizes_of, statistics_dtype
+from regard.checks.transforms import batched
+from regard.engines.walk import finite
 from regard.masks import Causal
+from regard.shapes import Sizes, repeat_heads, sizes_of, statistics_dtype
 from regard.spec import Spec
-from regard.statistics import Wanted
-from regard.tiles import finite
+from regard.statistics.table import Wanted
 
 LEAST_WIDTH = 32  # of query and key, padded with zeros: narrower ones would take more calls
 BUDGET = 1e-5  # absolute error of the entropy
@@ -27,6 +28,8 @@ OF_KEYS = ("position", "first", "group")  # linear statistics whose column is a 
 def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> str | None:
     """Why this engine will not take a case, in words for its user; None where it takes it."""
     sizes = sizes_of(query, key, value)
+    if batched(query, key, value):
+        return "it looks at the numbers, which torch.vmap hides"
     if 0 in (sizes.batch, sizes.heads, sizes.queries, sizes.keys):
         return "it wants at least one query and one key"
     if spec.bias is not None or spec.softcap is not None or want.dropout:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
-from regard.axes import repeat_heads, sizes_of, statistics_dtype
-from regard.columns import Column
+from regard.engines.column_sums import Sums
 from regard.engines.sdpa.call import OF_KEYS, is_causal, prepared
-from regard.engines.sums import Sums
 from regard.engines.tiles.rows import accumulator, blank
+from regard.engines.walk import without_autocast
+from regard.masks.window import Window
+from regard.shapes import repeat_heads, sizes_of, statistics_dtype
 from regard.spec import Spec
-from regard.state import State
-from regard.statistics import Wanted
-from regard.tiles import without_autocast
-from regard.window import Window
+from regard.statistics.linear import Column
+from regard.statistics.state import State
+from regard.statistics.table import Wanted
 
 
 def _means(query: Tensor, key: Tensor, columns: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
@@ -38,7 +40,7 @@ def _means(query: Tensor, key: Tensor, columns: Tensor, causal: bool) -> tuple[T
 @without_autocast
 @torch.no_grad()
 def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
-    """The states of all rows: m is the lse, so that l is 1."""
+    """The states of all rows. m is the score with the mean key: l is e^(lse − m), whose exponent is small."""
     sizes = sizes_of(query, key, value)
     state, causal = blank(query, sizes, want), is_causal(spec, sizes)
     rows, keys, mean = prepared(query, key, spec)
@@ -52,18 +54,22 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     found = dict(zip(asked, means.split([part.shape[3] for part in asked.values()], -1), strict=True))
     many, first = rows.to(means.dtype), keys[:, :, :1].to(means.dtype)
     lse = (many * first).sum(-1) - log_first
-    state.m.copy_(lse + (many * mean.to(means.dtype)).sum(-1))
-    state.l.fill_(1)
-    if state.u is not None:  # −entropy
-        state.u.copy_(log_first - (many * (first - found["key"])).sum(-1))
+    state = replace(
+        state, m=with_mean(rows, mean)
+    )  # not rounded to the type of the scores: `columns` takes it off again
+    state.l.copy_(lse.exp())
+    if state.u is not None:  # l · (ln l − entropy)
+        entropy = (many * (first - found["key"])).sum(-1) - log_first
+        state.u.copy_(state.l * (lse - entropy))
     if state.r is not None:
-        state.r.copy_((2 * log_first - _means(2 * rows, keys, every[..., :0], causal)[0]).exp())
+        squares = (2 * log_first - _means(2 * rows, keys, every[..., :0], causal)[0]).exp()
+        state.r.copy_(state.l.square() * squares)
     if state.o is not None:
-        state.o.copy_(found["value"])
+        state.o.copy_(state.l[..., None] * found["value"])
     if state.c is not None:
         for i, column in enumerate(want.columns):
             mean_of = found[column.name][..., 0] if column.name in found else None
-            state.c[..., i] = (
+            state.c[..., i] = state.l * (
                 _band(rows, keys, lse, spec.offset, causal, column) if mean_of is None else mean_of
             )
     if state.count is not None:
@@ -71,6 +77,12 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
         if causal:
             state.count.copy_(torch.arange(1, sizes.queries + 1, device=query.device))
     return state
+
+
+def with_mean(rows: Tensor, mean: Tensor) -> Tensor:
+    """The score of each row, `prepared`, with the mean key: in one precision, and so the same bits in both folds."""
+    many = accumulator(rows.dtype, rows.device)
+    return (rows.to(many) * mean.to(many)).sum(-1)
 
 
 def _phi(column: Column, keys: Tensor) -> Tensor:
@@ -95,18 +107,19 @@ def _band(query: Tensor, key: Tensor, lse: Tensor, offset: int, causal: bool, co
 
 @without_autocast
 @torch.no_grad()
-def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
-    """Received mass, given the rows' lse `(batch, heads, queries)`.
+def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
+    """Received mass, given the rows' m and l `(batch, heads, queries)`.
 
     With queries and keys exchanged and both turned around, causal stays what it was.
     """
     if not want.received:
         return Sums(None, None, None)
     rows, keys, mean = prepared(query, key, spec)
-    from_mean = (lse - (rows * mean).sum(-1)).flip(2)
-    rows, keys, last = rows.flip(2), keys.flip(2), from_mean[:, :, :1]
-    shares = (last - from_mean).exp().to(rows.dtype).unsqueeze(-1)
+    from_mean = ((m - with_mean(rows, mean)) + l.log()).flip(2)
+    rows, keys = rows.flip(2), keys.flip(2)
+    least = from_mean.amin(2, keepdim=True)  # rows that a sink empties lie far above: none may overflow
+    shares = (least - from_mean).exp().to(rows.dtype).unsqueeze(-1)
     log_first, means = _means(keys, rows, shares, is_causal(spec, sizes_of(query, key)))
     score = (keys * rows[:, :, :1]).sum(-1)  # with the last query
-    received = (means[..., 0].log() + score - log_first - last).exp()
+    received = (means[..., 0].log() + score - log_first - least).exp()
     return Sums(received.flip(2).to(statistics_dtype(query.dtype)), None, None)

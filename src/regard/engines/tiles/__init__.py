@@ -6,11 +6,12 @@ from regard.engines.differentiable import differentiable
 from regard.engines.tiles.backward import pull
 from regard.engines.tiles.columns import columns
 from regard.engines.tiles.rows import fold
+from regard.engines.tiles.windows import weights
 
 name = "tiles"
 rows = differentiable(fold, pull)
 
-__all__ = ["columns", "name", "pull", "refuses", "rows"]
+__all__ = ["columns", "name", "pull", "refuses", "rows", "weights"]
 
 
 def refuses(*_: object) -> str | None:

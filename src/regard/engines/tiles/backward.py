@@ -15,20 +15,14 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.axes import sizes_of, statistics_dtype
-from regard.bias import Bias
+from regard.engines.dropping import kept
+from regard.engines.walk import finished, plain, shape_of, walk, without_autocast
+from regard.masks.window import Window
+from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
-from regard.state import State
-from regard.statistics import Wanted
-from regard.tiles import finished, plain, shape_of, walk, without_autocast
-from regard.window import Window
-
-
-def kept(p: Tensor, window: Window, want: Wanted) -> Tensor:
-    """Dropout's factors for one tile, the same ones whenever the tile is computed: 0 or 1/(1 − dropout)."""
-    generator = torch.Generator(p.device).manual_seed(hash((want.seed, window.q0, window.k0)) & (2**63 - 1))
-    drawn = torch.empty_like(p).uniform_(generator=generator)
-    return (drawn >= want.dropout).to(p.dtype) / (1 - want.dropout)
+from regard.spec.bias import Bias
+from regard.statistics.state import State
+from regard.statistics.table import Wanted
 
 
 @without_autocast

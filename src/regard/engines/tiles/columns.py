@@ -1,4 +1,4 @@
-"""Second fold: what belongs to the key. Given the final lse of every row, tiles are added (or maximised)."""
+"""Second fold: what belongs to the key. Given the final m and l of every row, tiles are added (or maximized)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.axes import sizes_of, statistics_dtype
-from regard.engines.sums import Sums, blank_map
-from regard.observation import Map
+from regard.engines.column_sums import Sums, blank_map, normalized
+from regard.engines.walk import Workspace, scores, shape_of, walk, without_autocast
+from regard.masks.window import Window
+from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
-from regard.statistics import Wanted
-from regard.tiles import Workspace, scores, shape_of, walk, without_autocast
-from regard.window import Window
+from regard.statistics.observation import Map
+from regard.statistics.table import Wanted
 
 
 @without_autocast
 @torch.no_grad()
-def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
-    """Received mass, largest received weight and the map, given the rows' lse `(batch, heads, queries)`."""
+def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
+    """Received mass, largest received weight and the map, given the rows' m and l `(batch, heads, queries)`."""
     sizes = sizes_of(query, key)
     exact = statistics_dtype(query.dtype)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
-    picture = blank_map(query, sizes, spec, lse, want.cell) if want.cell else None
-    held = torch.where(lse == -torch.inf, torch.inf, lse).to(exact)  # an empty row weighs e^(−inf) = 0
+    picture = blank_map(query, sizes, spec, l, want.cell) if want.cell else None
+    about, share = normalized(m, l, exact)
     shape = shape_of(sizes, spec.mask, spec.offset)
     space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
     for (q0, q1), windows in walk(spec, sizes, shape):
@@ -35,11 +35,12 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
         for window in windows:
             keys = key[:, :, window.columns].to(exact)
             tile, allowed = scores(block, keys, spec, window, space, fill=False)
-            p = tile.sub_(held[:, :, part, None])
+            p = tile.sub_(about[:, :, part, None])
             if allowed is None:
-                p.exp_()
+                p.exp_().mul_(share[:, :, part, None])
             else:  # NaN may stand where the mask blocks, and the exponential of −inf is slow
-                p.masked_fill_(~allowed, 0.0).exp_().mul_(allowed)
+                blocked = ~allowed
+                p.masked_fill_(blocked, 0.0).exp_().mul_(share[:, :, part, None]).masked_fill_(blocked, 0.0)
             total, peak = _pool(p, window, want.cell)
             if want.received:
                 received[:, :, window.columns] += total.sum(-2)

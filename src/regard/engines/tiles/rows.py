@@ -8,14 +8,14 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from regard.axes import Sizes, sizes_of, statistics_dtype
-from regard.columns import DISTANCE, POSITION, SQUARE
-from regard.engines.tiles import backward
+from regard.engines.dropping import kept
+from regard.engines.walk import Workspace, finite, scores, shape_of, walk, without_autocast
+from regard.masks.window import Window
+from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec
-from regard.state import State, identity, merge
-from regard.statistics import Wanted
-from regard.tiles import Workspace, finite, scores, shape_of, walk, without_autocast
-from regard.window import Window
+from regard.statistics.linear import DISTANCE, POSITION, SQUARE
+from regard.statistics.state import State, identity, merge
+from regard.statistics.table import Wanted
 
 CHUNK = 32  # keys per chunk in the search for the largest score
 
@@ -107,11 +107,13 @@ def _lift(
         count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
         if allowed is not None:
             count = allowed.expand(*allowed.shape[:-1], window.k1 - window.k0).sum(-1).expand_as(m)
-    l = p.sum(-1).to(many)
+    l = p.sum(-1)
+    u = _entropy_sum(x, p, l).to(many) if want.entropy else None
+    l = l.to(many)
     return State(
         m=m,
         l=l,
-        u=x.mul_(p).sum(-1).to(many) if want.entropy else None,
+        u=u,
         r=torch.linalg.vector_norm(p, dim=-1).to(many).square() if want.squares else None,
         o=_product(p, value, broken, allowed, window, want) if value is not None else None,
         c=_columns(p, l, window, want, many) if want.columns else None,
@@ -119,6 +121,15 @@ def _lift(
         top_scores=top_scores,
         top_keys=top_keys,
     )
+
+
+def _entropy_sum(x: Tensor, p: Tensor, l: Tensor) -> Tensor:
+    """Σ p · x, where x is overwritten. A score of −inf that no mask blocked has p = 0, and 0 · −inf counts 0."""
+    terms = x.mul_(p)
+    u = terms.sum(-1)
+    if bool((u.isnan() & ~l.isnan()).any()):
+        return torch.where(l.isnan(), u, terms.nansum(-1))
+    return u
 
 
 def _top(tile: Tensor, top: int, k0: int) -> tuple[Tensor | None, Tensor | None]:
@@ -153,7 +164,7 @@ def _product(
 ) -> Tensor:
     """Σ p · value over the tile's keys, `(batch, heads, q, value_dim)`."""
     if want.dropout:
-        p = p * backward.kept(p, window, want)
+        p = p * kept(p, window, want)
     part = value[:, :, window.columns].to(p.dtype)
     batch, kv_heads, group = p.shape[0], part.shape[1], p.shape[1] // part.shape[1]
     lanes = p.reshape(batch * kv_heads, group * p.shape[2], p.shape[3])
@@ -172,20 +183,20 @@ def _product(
 
 def _columns(p: Tensor, l: Tensor, window: Window, want: Wanted, many: torch.dtype) -> Tensor:
     """Σ p · φ for each linear statistic, `(batch, heads, q, columns)`."""
-    centre = (window.k0 + window.k1) // 2
-    x = torch.arange(window.k0 - centre, window.k1 - centre, device=p.device, dtype=p.dtype)
+    center = (window.k0 + window.k1) // 2
+    x = torch.arange(window.k0 - center, window.k1 - center, device=p.device, dtype=p.dtype)
     names = {column.name for column in want.columns}
     clear = window.k1 <= window.q0 + 1 or window.k0 >= window.q1 - 1  # all keys on one side of all queries
     first = torch.mv(p.view(-1, p.shape[-1]), x).view_as(l).to(many) if names & _MOMENTS else l
     sums = []
     for column in want.columns:
         if column is POSITION:
-            term = first + centre * l
+            term = first + center * l
         elif column is SQUARE:
             second = torch.mv(p.view(-1, p.shape[-1]), x * x).view_as(l).to(many)
-            term = second + 2 * centre * first + centre * centre * l
+            term = second + 2 * center * first + center * center * l
         elif column is DISTANCE and clear:
-            away = torch.arange(window.q0 - centre, window.q1 - centre, device=p.device, dtype=many)
+            away = torch.arange(window.q0 - center, window.q1 - center, device=p.device, dtype=many)
             term = (away * l - first) * (1 if window.k1 <= window.q0 + 1 else -1)
         elif column.touches(window):
             term = (p * column.phi(window, p.device).to(p.dtype)).sum(-1).to(many)

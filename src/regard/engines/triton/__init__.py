@@ -8,15 +8,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.bias import Alibi, Dense, Relative
 from regard.engines.differentiable import differentiable
 from regard.engines.triton.columns import columns
 from regard.engines.triton.gradient import pull
 from regard.engines.triton.launch import installed, interpreted
-from regard.engines.triton.plans import MOST_TOP, MOST_WIDTH
 from regard.engines.triton.rows import fold
+from regard.engines.triton.tile_shapes import MOST_TOP, MOST_WIDTH
 from regard.spec import Spec
-from regard.statistics import Wanted
+from regard.spec.bias import Alibi, Dense, Relative
+from regard.statistics.table import Wanted
 
 name = "triton"
 rows = differentiable(fold, pull)

@@ -8,22 +8,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.axes import sizes_of
-from regard.engines.sums import Sums, blank_map
-from regard.engines.triton.launch import on_device, setting
-from regard.engines.triton.traits import Pools, contiguous_rows, rows_of
+from regard.engines.column_sums import Sums, blank_map
+from regard.engines.triton.arguments import Pools, contiguous_rows, rows_of
+from regard.engines.triton.launch import held, on_device, setting
+from regard.engines.walk import without_autocast
+from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.statistics import Wanted
-from regard.tiles import without_autocast
+from regard.statistics.table import Wanted
 
 
 @without_autocast
 @on_device
 @torch.no_grad()
-def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -> Sums:
-    """Received mass, largest received weight and the map, given the rows' lse `(batch, heads, queries)`."""
+def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
+    """Received mass, largest received weight and the map, given the rows' m and l `(batch, heads, queries)`."""
     sizes = sizes_of(query, key)
-    picture = blank_map(query, sizes, spec, lse, want.cell) if want.cell else None
+    picture = blank_map(query, sizes, spec, l, want.cell) if want.cell else None
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, largest = (query.new_zeros(per_key, dtype=torch.float32) for _ in range(2))
     if sizes.keys and query.shape[:3].numel():
@@ -41,13 +41,12 @@ def columns(query: Tensor, key: Tensor, spec: Spec, lse: Tensor, want: Wanted) -
             query.new_zeros(*per_key[:2], grid, strips, dtype=torch.float32) if want.cell else None
             for _ in range(2)
         )
-        held = torch.where(lse == -torch.inf, torch.inf, lse * math.log2(math.e)).float().contiguous()
         origin = spec.offset - spec.offset % want.cell if want.cell else 0
         pools = Pools(received, largest, total, peak, want.cell, origin, grid, strips)
         from regard.engines.triton.kernels.columns import columns_kernel
 
         programs = math.ceil(sizes.keys / traits.block_k) * sizes.batch * sizes.heads
-        inputs = (rows_of(contiguous_rows(query)), rows_of(contiguous_rows(key)), held)
+        inputs = (rows_of(contiguous_rows(query)), rows_of(contiguous_rows(key)), held(m, l, spec))
         columns_kernel[(programs,)](
             *inputs, pools, here.call, here.scoring, here.masking, traits, **here.options
         )

@@ -12,13 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.axes import Sizes, sizes_of
-from regard.engines.triton.launch import MOMENTS, OTHERS, on_device, setting
-from regard.engines.triton.traits import Upstream, contiguous_rows, rows_of
+from regard.engines.triton.arguments import Upstream, contiguous_rows, rows_of
+from regard.engines.triton.launch import MOMENTS, OTHERS, held, on_device, setting
+from regard.engines.walk import without_autocast
+from regard.shapes import Sizes, sizes_of
 from regard.spec import Spec
-from regard.state import State
-from regard.statistics import Wanted
-from regard.tiles import without_autocast
+from regard.statistics.state import State
+from regard.statistics.table import Wanted
 
 
 @without_autocast
@@ -77,9 +77,6 @@ def _factors(sizes: Sizes, spec: Spec, asked: Wanted, grads: State, l: Tensor) -
     Columns that are moments are spelled out around the query's own position q: k = q + d and k² = q² + 2·q·d + d².
     """
     none = torch.zeros_like(l)
-    empty = l == 0
-    lse = torch.where(empty, torch.inf, grads.m.double() + torch.where(empty, 1.0, l).log())
-    m = torch.where(empty, 0.0, grads.m.double())
     g_l, g_u, g_r = (none if g is None else g.double() for g in (grads.l, grads.u, grads.r))
     by_kind = dict.fromkeys(MOMENTS, none)
     rest: dict[str, list[Tensor]] = {kind: [] for kind in OTHERS}
@@ -93,8 +90,7 @@ def _factors(sizes: Sizes, spec: Spec, asked: Wanted, grads: State, l: Tensor) -
     q = torch.arange(spec.offset, spec.offset + sizes.queries, device=l.device, dtype=l.dtype)
     position, square, distance = (by_kind[kind] for kind in MOMENTS)
     factors = [
-        lse * math.log2(math.e),
-        m * math.log2(math.e),
+        *(t.double() for t in held(grads.m, l, spec)),
         l * (g_l + g_u + q * position + q.square() * square),
         l * g_u,
         2 * l.square() * g_r,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, wraps
@@ -11,22 +12,23 @@ from typing import Concatenate, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from regard.axes import Sizes
-from regard.bias import Alibi, Bias, Dense, Relative
-from regard.columns import Column
-from regard.engines.triton import traits as bundle
+from regard.engines.triton import arguments as bundle
+from regard.engines.triton.arguments import Call, Linear, Masking, Scoring, Traits, power
 from regard.engines.triton.intervals import interval, spans
-from regard.engines.triton.lists import lists_of
-from regard.engines.triton.plans import Plan, plan
-from regard.engines.triton.traits import Call, Linear, Masking, Scoring, Traits, power
+from regard.engines.triton.tile_lists import lists_of
+from regard.engines.triton.tile_shapes import Plan, plan
 from regard.errors import require
+from regard.shapes import Sizes
 from regard.spec import Spec
-from regard.statistics import Wanted
+from regard.spec.bias import Alibi, Bias, Dense, Relative
+from regard.statistics.linear import Column
+from regard.statistics.table import Wanted
 
 EVERYWHERE = (-(1 << 30), 1 << 30)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 NOWHERE = (1 << 30, -(1 << 30))  # a band that holds nothing
+ROUNDING = 2.0**-50  # of a product in double precision, with room
 
 
 @dataclass(frozen=True)
@@ -130,9 +132,10 @@ def setting(
         bias=_KINDS.get(type(spec.bias), bundle.NO_BIAS),
         blocks=blocking,
         softcap=spec.softcap is not None,
+        bare=bare(spec),
         precision="ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32",
         widen=query.dtype == torch.bfloat16 and interpreted(),
-        specialise=chosen.specialise,
+        specialize=chosen.specialize,
         entropy=want.entropy,
         squares=want.squares,
         allowed=want.count,
@@ -153,12 +156,38 @@ MOMENTS = ("position", "square", "distance")
 OTHERS = ("band", "first", "group")  # in the order of the kernels' sums
 
 
+LEAST_UNIT = 1e-30  # below, differences of scores pass what a float holds
+
+
+def bare(spec: Spec) -> bool:
+    """Whether a score is the product of query and key itself, in units of the scale: equal products stay equal."""
+    return spec.softcap is None and spec.bias is None and LEAST_UNIT <= spec.scale <= 1
+
+
+def unit_of(spec: Spec) -> float:
+    """Nats in a unit of the kernels' scores."""
+    return spec.scale if bare(spec) else 1.0
+
+
+def held(m: Tensor, l: Tensor, spec: Spec) -> tuple[Tensor, Tensor]:
+    """m as a score of the kernels, 0 in an empty row, and log2 l with what rounding took from m, ∞ in an empty row."""
+    empty, unit = l == 0, unit_of(spec)
+    m = torch.where(empty, 0.0, m.double())
+    score = (m / unit).float()
+    left = m - score.double() * unit
+    own = ~left.isfinite() | (
+        left.abs() <= m.abs() * ROUNDING
+    )  # a score of the first fold: the product was rounded
+    rest = torch.where(empty, torch.inf, l.double().log() + torch.where(own, 0.0, left))
+    return score.contiguous(), (rest * math.log2(math.e)).float().contiguous()
+
+
 def scoring_of(spec: Spec) -> Scoring:
     """Factors and bias; strides are 0 where the bias is broadcast."""
     values, strides, reach = None, (0, 0, 0, 0), 0
     if spec.bias is not None:
         values, strides, reach = _bias_of(spec.bias)
-    return Scoring(spec.scale, spec.softcap or 1.0, values, strides, reach)
+    return Scoring(spec.scale, spec.softcap or 1.0, values, strides, reach, unit_of(spec) * math.log2(math.e))
 
 
 def _bias_of(bias: Bias) -> tuple[Tensor, tuple[int, int, int, int], int]:

@@ -12,15 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.axes import Sizes, sizes_of
 from regard.engines.tiles.rows import blank
-from regard.engines.triton.launch import MOMENTS, OTHERS, Setting, on_device, setting
-from regard.engines.triton.plans import splits_of
-from regard.engines.triton.traits import Results, contiguous_rows, describable, rows_of
+from regard.engines.triton.arguments import Results, contiguous_rows, describable, rows_of
+from regard.engines.triton.launch import MOMENTS, OTHERS, Setting, on_device, setting, unit_of
+from regard.engines.triton.tile_shapes import splits_of
+from regard.engines.walk import without_autocast
+from regard.shapes import Sizes, sizes_of
 from regard.spec import Spec
-from regard.state import State, identity
-from regard.statistics import Wanted
-from regard.tiles import without_autocast
+from regard.statistics.state import State, identity
+from regard.statistics.table import Wanted
 
 FEW = 16  # queries of a head below which the heads of a group share a tile
 
@@ -61,8 +61,10 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     if splits > 1:
         merged = _results(query, sizes, here, 1)
         grid = (results.lines, max(1, math.ceil(sizes.value_dim / CHUNK.value)))
-        merge_kernel[grid](results, merged, splits, 1 << (splits - 1).bit_length(), traits)
-    return _state(results, merged, query, sizes, want, here)
+        merge_kernel[grid](
+            results, merged, splits, here.scoring.slope, 1 << (splits - 1).bit_length(), traits
+        )
+    return _state(results, merged, query, sizes, want, here, unit_of(spec))
 
 
 def _descriptor(tensor: Tensor, block: int, width: int) -> Any:
@@ -97,25 +99,20 @@ def channels(here: Setting) -> int:
 
 
 def _state(
-    results: Results, merged: Results, query: Tensor, sizes: Sizes, want: Wanted, here: Setting
+    results: Results, merged: Results, query: Tensor, sizes: Sizes, want: Wanted, here: Setting, unit: float
 ) -> State:
     """The state in nats and absolute positions, its sums in float64."""
     shape = (sizes.batch, sizes.heads, sizes.queries)
     sums = iter(merged.sums[0].view(-1, *shape))
-    m = next(sums).double() * math.log(2)
-    stored = m.float()
-    l = next(sums).double()
-    # m is rounded to float32: the sums are moved to the rounded one, so that e^(score − lse) stays exact
-    moved = torch.where(stored.isfinite(), m - stored, 0.0)
-    factor = moved.exp()
+    m, l = next(sums).double() * unit, next(sums).double()
     u = next(sums).double() * math.log(2) if want.entropy else None
-    r = next(sums).double() * factor.square() if want.squares else None
-    c = _columns(list(sums), l, sizes, want, here) * factor[..., None] if want.columns else None
-    best, keys = _best(results, shape, want.top)
+    r = next(sums).double() if want.squares else None
+    c = _columns(list(sums), l, sizes, want, here) if want.columns else None
+    best, keys = _best(results, shape, want.top, unit)
     return State(
-        m=stored,
-        l=l * factor,
-        u=None if u is None else (u + moved * l) * factor,
+        m=m,
+        l=l,
+        u=u,
         r=r,
         o=None if merged.output is None else merged.output.view(*shape, -1),
         c=c,
@@ -130,12 +127,12 @@ def _columns(sums: list[Tensor], l: Tensor, sizes: Sizes, want: Wanted, here: Se
     traits = here.traits
     rest = iter([t.double() for t in sums])
     q = torch.arange(here.call.offset, here.call.offset + sizes.queries, device=l.device, dtype=l.dtype)
-    centre = q.clamp(0, sizes.keys - 1)  # from which the kernel counts
+    center = q.clamp(0, sizes.keys - 1)  # from which the kernel counts
     first = next(rest) if traits.first else l
     second = next(rest) if traits.second else l
     moments = {
-        "position": first + centre * l,
-        "square": second + 2 * centre * first + centre.square() * l,
+        "position": first + center * l,
+        "square": second + 2 * center * first + center.square() * l,
     }
     if traits.away:
         moments["distance"] = next(rest)
@@ -146,7 +143,9 @@ def _columns(sums: list[Tensor], l: Tensor, sizes: Sizes, want: Wanted, here: Se
     )
 
 
-def _best(results: Results, shape: tuple[int, ...], top: int) -> tuple[Tensor | None, Tensor | None]:
+def _best(
+    results: Results, shape: tuple[int, ...], top: int, unit: float
+) -> tuple[Tensor | None, Tensor | None]:
     """The largest scores of all splits in descending order, the earlier key first among equals."""
     if results.best is None or results.keys is None:
         return None, None
@@ -156,4 +155,4 @@ def _best(results: Results, shape: tuple[int, ...], top: int) -> tuple[Tensor | 
         order = order.gather(1, scores.gather(1, order).argsort(dim=1, descending=True, stable=True))
         scores, keys = scores.gather(1, order)[:, :top], keys.gather(1, order)[:, :top]
     keys = torch.where(scores == -torch.inf, -1, keys.long())
-    return (scores * math.log(2)).view(*shape, top), keys.view(*shape, top)
+    return (scores.double() * unit).view(*shape, top), keys.view(*shape, top)

@@ -139,7 +139,7 @@ function makeGrid(page) {
     const without = section.calls.every((call) => !record.calls[call].picture);
     hint.textContent = without
       ? "The record holds no maps (watch was told map=0); heads are listed by number."
-      : `${name ? page.meaning(name) : "Rows are layers, columns are heads. Each map has its own colour scale."} ${
+      : `${name ? page.meaning(name) : "Rows are layers, columns are heads. Each map has its own color scale."} ${
           name ? "" : "Arrow keys move; Ctrl-click adds a head."
         }`;
     grid.classList.toggle("bare", without);
@@ -192,7 +192,7 @@ function makeGrid(page) {
     const button = event.target.closest(".tile");
     if (!button || !event.key.startsWith("Arrow")) return;
     event.preventDefault();
-    const next = neighbour(button, event.key);
+    const next = neighbor(button, event.key);
     if (next) {
       page.choose([Number(next.dataset.head)]);
       tiles.get(state.chosen[0])?.focus();
@@ -200,17 +200,17 @@ function makeGrid(page) {
   });
 
   // The tile left, right, above or below, as drawn: the nearest in that direction.
-  function neighbour(button, key) {
-    const centre = (node) => {
+  function neighbor(button, key) {
+    const center = (node) => {
       const { left, top, width, height } = node.getBoundingClientRect();
       return [left + width / 2, top + height / 2];
     };
     const all = [...tiles.values()],
       place = all.indexOf(button);
     if (key === "ArrowLeft" || key === "ArrowRight") return all[place + (key === "ArrowLeft" ? -1 : 1)];
-    const [x, y] = centre(button),
+    const [x, y] = center(button),
       down = key === "ArrowDown" ? 1 : -1;
-    const beyond = all.map((node) => [node, ...centre(node)]).filter(([, , other]) => (other - y) * down > 4);
+    const beyond = all.map((node) => [node, ...center(node)]).filter(([, , other]) => (other - y) * down > 4);
     const far = ([, ox, oy]) => Math.abs(oy - y) * 1000 + Math.abs(ox - x);
     return beyond.sort((a, b) => far(a) - far(b))[0]?.[0];
   }

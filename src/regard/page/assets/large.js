@@ -177,7 +177,7 @@ function makeLarge(page) {
   // Names of keys lie flat where they fit, else they lean, and stand upright where it is tight.
   const lean = (size) => (size >= plot.widest + 10 ? 0 : size >= 14 ? Math.PI / 3 : Math.PI / 2);
 
-  // `size` is the room that a token's name has; a position, without one, stands upright and is centred.
+  // `size` is the room that a token's name has; a position, without one, stands upright and is centered.
   function label(context, axis, place, text, size) {
     const turn = size === null ? 0 : lean(size);
     context.save();
@@ -271,11 +271,11 @@ function makeLarge(page) {
       ? { axis: "query", index: query, other: key }
       : { axis: "key", index: key, other: query };
 
-  function zoom(by, centre) {
+  function zoom(by, center) {
     const all = everything(),
       { focus } = page;
     const at =
-      centre ??
+      center ??
       (focus
         ? {
             x: (focus.axis === "key" ? focus.index : (focus.other ?? view.x + view.w / 2)) + 0.5,

@@ -123,7 +123,7 @@ function makeText(page) {
         const index =
           shades && boxes[b].axes[shades.axis] !== undefined ? indexOf(boxes[b], shades.axis, i) : null;
         const level = index === null ? 0 : shadeOf(shades.values[index], top, state.scale);
-        chip.style.backgroundColor = level ? css(colourOf(level)) : "";
+        chip.style.backgroundColor = level ? css(colorOf(level)) : "";
         chip.style.color = level ? inkOn(level) : "";
         const own =
           focus && boxes[b].axes[focus.axis] !== undefined ? indexOf(boxes[b], focus.axis, i) : null;

@@ -1,4 +1,4 @@
-"""The second fold: one program takes a tile of keys past the queries that may attend it, given their lse.
+"""The second fold: one program takes a tile of keys past the queries that may attend it, given their m and l.
 
 Its tiles stand with the keys along the first axis, so that sums over queries stay within a thread.
 """
@@ -13,7 +13,7 @@ from regard.engines.triton.kernels.walk import counted, queries_of, tile_at
 
 
 @triton.jit
-def columns_kernel(query, key, lse, pools, call, scoring, masking, T: tl.constexpr):
+def columns_kernel(query, key, held, pools, call, scoring, masking, T: tl.constexpr):
     """One program per tile of keys and head of a row of the batch."""
     BLOCK: tl.constexpr = T.block_k
     tiles = tl.cdiv(call.keys, BLOCK)
@@ -22,8 +22,8 @@ def columns_kernel(query, key, lse, pools, call, scoring, masking, T: tl.constex
     keys = load_tile(key, batch, head // T.group, tile * BLOCK, call.keys, BLOCK, T.dim, T.width, True, T)
     visit, values = (batch, head, tile), (call, scoring, masking)
     sums = (tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32))
-    sums = fold(sums, keys, query, lse, pools, visit, values, True, T)
-    sums = fold(sums, keys, query, lse, pools, visit, values, False, T)
+    sums = fold(sums, keys, query, held, pools, visit, values, True, T)
+    sums = fold(sums, keys, query, held, pools, visit, values, False, T)
     k = tile * BLOCK + tl.arange(0, BLOCK)
     place = lane.to(tl.int64) * call.keys + k
     if T.received:
@@ -33,17 +33,19 @@ def columns_kernel(query, key, lse, pools, call, scoring, masking, T: tl.constex
 
 
 @triton.jit
-def fold(sums, keys, query, lse, pools, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
+def fold(sums, keys, query, held, pools, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
     """The sums after the whole (or mixed) tiles."""
     batch, head, tile = visit
-    call, masking = values[0], values[2]
+    call, scoring, masking = values
     received, largest = sums
     cuts = queries_of(tile, batch, call, masking, T)
     first, last = counted(cuts, tile, masking, WHOLE, T)
     for i in tl.range(first, last):
         at, bits = tile_at(i, cuts, masking, WHOLE, T)
         s, _, allowed, there, place, _, _ = turned(at, bits, keys, query, visit, values, WHOLE, T)
-        weights = tl.exp2(s - tl.load(lse + place, mask=there, other=INFINITY)[None, :])
+        m = tl.load(held[0] + place, mask=there, other=0.0)
+        rest = tl.load(held[1] + place, mask=there, other=INFINITY)
+        weights = tl.exp2((s - m[None, :]) * scoring.slope - rest[None, :])
         if not WHOLE:
             weights = tl.where(allowed & there[None, :], weights, 0.0)
         received += tl.sum(weights, 1)

@@ -1,6 +1,6 @@
 """The gradient of the first fold: tiles are computed again, once along the keys and once along the queries.
 
-With w = e^(score − lse) and d = k − q, the slope of a score is
+With w = e^(score − m)/l and d = k − q, the slope of a score is
 
     w · (a + b·x + c·w + d1·d + d2·d² + d3·|d| + Σ g·φ + g_o·value),
 
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 from regard.engines.triton.kernels.columns import turned
-from regard.engines.triton.kernels.rows import located, rows_at, tile_scores
-from regard.engines.triton.kernels.scores import INFINITY, LN2, finite, load_tile, rounded
+from regard.engines.triton.kernels.rows import LEAST, located, rows_at, tile_scores
+from regard.engines.triton.kernels.scores import LN2, finite, load_tile, rounded
 from regard.engines.triton.kernels.walk import counted, queries_of, tile_at
 
 
@@ -65,7 +65,7 @@ def along_keys(share, mine, theirs, row, visit, upstream, values, WHOLE: tl.cons
             row[0],
             call.keys,
         )
-        _, slope = slopes(s, bend, allowed, through, spot, upstream.lines, linear, WHOLE, T)
+        _, slope = slopes(s, bend, allowed, through, spot, upstream.lines, scoring.slope, linear, WHOLE, T)
         if not WHOLE:
             keys = tl.where(finite(keys), keys, 0.0)  # of a blocked key, whose slope is 0
         share = tl.dot(rounded(slope, keys, T), keys, share, input_precision=T.precision)
@@ -133,7 +133,7 @@ def along_queries(shares, mine, query, visit, upstream, values, WHOLE: tl.conste
             allowed = allowed & there[None, :]
             queries = tl.where(finite(queries), queries, 0.0)
         spot = ((upstream.factors + place)[None, :], k[:, None] - q[None, :], k[:, None], batch, call.keys)
-        w, slope = slopes(s, bend, allowed, through, spot, upstream.lines, linear, WHOLE, T)
+        w, slope = slopes(s, bend, allowed, through, spot, upstream.lines, scoring.slope, linear, WHOLE, T)
         if T.value_width:
             value_share = tl.dot(rounded(w, grad, T), grad, value_share, input_precision=T.precision)
         key_share = tl.dot(rounded(slope, queries, T), queries, key_share, input_precision=T.precision)
@@ -141,23 +141,23 @@ def along_queries(shares, mine, query, visit, upstream, values, WHOLE: tl.conste
 
 
 @triton.jit
-def slopes(s, bend, allowed, through, spot, lines, linear, WHOLE: tl.constexpr, T: tl.constexpr):
+def slopes(s, bend, allowed, through, spot, lines, steep, linear, WHOLE: tl.constexpr, T: tl.constexpr):
     """Weights, and the loss's slope in the products of one tile.
 
     Args:
         bend: slope of softcap. through: g_o·value.
         spot: where each row's factors lie, k − q, positions of the keys, row of the batch, number of keys.
-        lines: from one factor of a row to its next.
+        lines: from one factor of a row to its next. steep: from a difference of scores to an exponent of two.
     """
     BANDS: tl.constexpr = T.bands
     GROUPS: tl.constexpr = T.groups
     factors, step, k, batch, keys = spot
     next_ = tl.cast(lines, tl.int64)
-    w = tl.exp2(s - tl.load(factors))
+    x = (s - tl.load(factors)) * steep
+    w = tl.exp2(x - tl.load(factors + next_))
     g = tl.load(factors + 2 * next_) + through
     if T.entropy:
-        x = (s - tl.load(factors + next_)) * LN2
-        g += tl.load(factors + 3 * next_) * (x if WHOLE else tl.where(x > -INFINITY, x, 0.0))
+        g += tl.load(factors + 3 * next_) * (tl.maximum(x, LEAST) * LN2)
     if T.squares:
         g += tl.load(factors + 4 * next_) * w
     if T.first:

@@ -1,17 +1,18 @@
-"""The merge of `regard.state` for the partial states of one row, when its keys were split: one program per row."""
+"""The merge of `regard.statistics.state` for the partial states of a row whose keys were split: one program per row."""
 
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
+from regard.engines.triton.kernels.rows import LEAST
 from regard.engines.triton.kernels.scores import INFINITY
 
 CHUNK = tl.constexpr(64)  # columns of the output in one program
 
 
 @triton.jit
-def merge_kernel(parts, whole, splits, SPLITS: tl.constexpr, T: tl.constexpr):
+def merge_kernel(parts, whole, splits, slope, SPLITS: tl.constexpr, T: tl.constexpr):
     """Merge `parts`, whose first axis is the splits, into `whole`, which has one; SPLITS is a power of two."""
     LINEAR: tl.constexpr = T.first + T.second + T.away + T.bands + T.heading + T.groups
     CHANNELS: tl.constexpr = 2 + T.entropy + T.squares + LINEAR
@@ -21,7 +22,7 @@ def merge_kernel(parts, whole, splits, SPLITS: tl.constexpr, T: tl.constexpr):
     source = parts.sums + part * CHANNELS * parts.lines + place
     m = tl.load(source, mask=there, other=-INFINITY)
     largest = tl.max(m, 0)
-    shift = tl.where(m == -INFINITY, 0.0, m - largest)
+    shift = tl.where(m == -INFINITY, 0.0, (m - largest) * slope)
     alpha = tl.where(m == -INFINITY, 0.0, tl.exp2(shift))
     if T.value_width:
         v = chunk * CHUNK + tl.arange(0, CHUNK)
@@ -38,7 +39,8 @@ def merge_kernel(parts, whole, splits, SPLITS: tl.constexpr, T: tl.constexpr):
         target += 2 * tl.cast(whole.lines, tl.int64)
         if T.entropy:
             u = tl.load(source, mask=there, other=0.0)
-            tl.store(target, tl.sum(alpha * (u + shift * l), 0))
+            # 0 · −inf would be NaN.
+            tl.store(target, tl.sum(alpha * (u + tl.maximum(shift, LEAST) * l), 0))
             source, target = source + parts.lines, target + whole.lines
         if T.squares:
             tl.store(target, tl.sum(alpha * alpha * tl.load(source, mask=there, other=0.0), 0))

@@ -1,7 +1,7 @@
 """The first fold: one program takes a tile of queries through the keys that it may attend, and keeps their state.
 
-The state is `regard.state`'s, with scores in units of log 2 and the positions of keys counted from the query's own
-(or the key nearest to it), so that float32 sums stay exact where the weights are near.
+The state is that of `regard.statistics.state`, with its x in units of log 2 and the positions of keys counted from the
+query's own (or the key nearest to it), so that float32 sums stay exact where the weights are near.
 """
 
 # ruff: noqa: RUF005  Triton knows no star in a tuple
@@ -13,6 +13,8 @@ import triton.language as tl
 
 from regard.engines.triton.kernels.scores import INFINITY, finite, load_tile, rounded, scores, widened
 from regard.engines.triton.kernels.walk import counted, keys_of, tile_at
+
+LEAST = tl.constexpr(-200.0)  # an exponent of two below which nothing is left
 
 
 @triton.jit
@@ -45,7 +47,7 @@ def located(call, masking, linear, T: tl.constexpr):
     batch, lead = lane // lanes, lane % lanes * T.pack
     line = tile * BLOCK - call.shift + tl.arange(0, BLOCK)
     present = (line >= 0) & (line < lines)
-    line = tl.minimum(tl.maximum(line, 0), lines - 1)  # rows that are not there repeat their neighbour
+    line = tl.minimum(tl.maximum(line, 0), lines - 1)  # rows that are not there repeat their neighbor
     head, index = lead + line // call.queries, line % call.queries
     place = (batch * call.heads + head).to(tl.int64) * call.queries + index
     q = call.offset + index
@@ -93,13 +95,13 @@ def fold(state, block, key, value, row, visit, values, WHOLE: tl.constexpr, T: t
     first, last = counted(cuts, tile, masking, WHOLE, T)
     many = last - first
     first, last = first + many * part // call.splits, first + many * (part + 1) // call.splits
-    for i in tl.range(first, last, warp_specialize=T.specialise):
+    for i in tl.range(first, last, warp_specialize=T.specialize):
         at, bits = tile_at(i, cuts, masking, WHOLE, T)
         keys = load_tile(key, row[0], kv, at * T.block_k, call.keys, T.block_k, T.dim, T.width, not WHOLE, T)
         product = tl.dot(block, keys.T, input_precision=T.precision)
         k = at * T.block_k + tl.arange(0, T.block_k)
         s, _, allowed = tile_scores(product, row, k, call, scoring, masking, bits, WHOLE, T)
-        state, p = absorbed(state, s, allowed, row, k, linear, call.keys, WHOLE, T)
+        state, p = absorbed(state, s, allowed, row, k, linear, call.keys, scoring.slope, WHOLE, T)
         if T.value_width:
             values_ = load_tile(
                 value, row[0], kv, at * T.block_k, call.keys, T.block_k, T.value_dim, T.value_width,
@@ -123,7 +125,7 @@ def tile_scores(product, row, k, call, scoring, masking, bits, WHOLE: tl.constex
 
 
 @triton.jit
-def absorbed(state, s, allowed, row, k, linear, keys, WHOLE: tl.constexpr, T: tl.constexpr):
+def absorbed(state, s, allowed, row, k, linear, keys, slope, WHOLE: tl.constexpr, T: tl.constexpr):
     """The state after one tile of scores, its output still without the tile's values; and e^(score − m)."""
     m, l, u, r, sums, output, count, best = state
     largest = tl.maximum(m, tl.max(s, 1))
@@ -132,13 +134,14 @@ def absorbed(state, s, allowed, row, k, linear, keys, WHOLE: tl.constexpr, T: tl
     if T.top > 1:
         best = best_of_many(best, s, k, T)
     held = tl.where(largest == -INFINITY, 0.0, largest)  # −inf − (−inf) never happens
-    x = s - held[:, None]
+    x = (s - held[:, None]) * slope
     p = tl.exp2(x)
-    shift = tl.where(m == -INFINITY, 0.0, m - held)
+    shift = tl.where(m == -INFINITY, 0.0, (m - held) * slope)
     alpha = tl.where(m == -INFINITY, 0.0, tl.exp2(shift))
     mass = tl.sum(p, 1)
     if T.entropy:
-        u = alpha * (u + shift * l) + tl.sum(p * x if WHOLE else tl.where(x > -INFINITY, p * x, 0.0), 1)
+        # 0 · −inf would be NaN.
+        u = alpha * (u + tl.maximum(shift, LEAST) * l) + tl.sum(p * tl.maximum(x, LEAST), 1)
     if T.squares:
         r = alpha * alpha * r + tl.sum(p * p, 1)
     if T.allowed:

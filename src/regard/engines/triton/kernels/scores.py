@@ -1,7 +1,8 @@
 """Device code that every kernel shares: tiles of rows from memory, and the scores of one tile.
 
-Scores are in units of log 2 here, so that the exponential is one instruction. Knows nothing of statistics, and
-takes either orientation of a tile: whatever has an axis of queries or keys comes shaped to broadcast.
+Scores are products of query and key, or nats: what takes their differences to exponents of two is `scoring.slope`, so
+that equal scores stay equal, and no weight is rounded at the size of its score. Knows nothing of statistics, and takes
+either orientation of a tile: whatever has an axis of queries or keys comes shaped to broadcast.
 """
 
 from __future__ import annotations
@@ -92,20 +93,22 @@ def scores(product, place, keys, scoring, masking, bits, WHOLE: tl.constexpr, T:
         WHOLE: the mask allows every pair, and the bias cannot block.
 
     Returns:
-        scores in units of log 2, −inf where blocked; the slope of softcap; what is allowed (if not WHOLE).
+        scores, −inf where blocked; the slope of softcap; what is allowed (if not WHOLE).
     """
     batch, head, index, q, k, low, high, row, column = place
     slope = 1.0
     if T.softcap:
         bent = tanh(product * (scoring.scale / scoring.cap))
         slope = 1.0 - bent * bent
-        s = bent * (scoring.cap * LOG2E)
+        s = bent * scoring.cap
+    elif T.bare:
+        s = product
     else:
-        s = product * (scoring.scale * LOG2E)
+        s = product * scoring.scale
     allowed = True
     if T.bias != 0:
         bias = added(batch, head, index, q, k, scoring, keys, T)
-        s += bias * LOG2E
+        s += bias
         allowed = bias > -INFINITY
     if not WHOLE:
         there = tl.broadcast_to(k < keys, s.shape)

@@ -1,0 +1,1 @@
+"""What public arguments must be, and which of torch's transforms a call runs below."""

@@ -1,0 +1,88 @@
+"""What this machine is, and how much memory a call takes on it at most. Knows no attention."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from regard.engines import ENGINES
+from regard.files.versions import own_version
+
+VECTOR_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
+STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def machine(device: str = "cpu") -> dict[str, Any]:
+    """Hardware, engines and versions, as JSON."""
+    names, flags = _processor()
+    return {
+        "processor": names or platform.processor() or platform.machine(),
+        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "vector_sets": [name for name in VECTOR_SETS if name in flags],
+        "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "engines": [label(engine.name) for engine in ENGINES],
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "regard": own_version(),
+    }
+
+
+def label(engine: str) -> str:
+    """An engine's name, with the build that it runs where it has several."""
+    build = next((getattr(e, "build", None) for e in ENGINES if e.name == engine), None)
+    try:
+        return f"{engine} ({build()})" if build else engine
+    except (IndexError, RuntimeError):
+        return engine
+
+
+def memory_kib(field: str) -> int:
+    """A figure of this process from the kernel, in KiB: VmRSS (now) or VmHWM (the most so far).
+
+    Raises:
+        RuntimeError: this kernel does not report it.
+    """
+    lines = STATUS.read_text().splitlines() if STATUS.exists() else []
+    for line in lines:
+        if line.startswith(field + ":"):
+            return int(line.split()[1])
+    raise RuntimeError(f"the kernel must report {field}")
+
+
+def peak(run: Callable[[], object], device: str = "cpu") -> int | None:
+    """Bytes that a call takes at most, above what was there before; None where the system does not say."""
+    if device.startswith("cuda"):
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        run()
+        return int(torch.cuda.max_memory_allocated(device)) - before
+    try:
+        if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+            libc.malloc_trim(0)  # what was freed goes back first: taken again, it counts
+        RESET.write_text("5")  # the kernel forgets the largest so far
+        before = memory_kib("VmRSS")
+        run()
+        return 1024 * max(0, memory_kib("VmHWM") - before)
+    except (OSError, RuntimeError, TypeError):  # TypeError: no library without a name on Windows
+        return None
+
+
+def _processor() -> tuple[str, set[str]]:
+    """The processor's names and instruction sets, from Linux; empty elsewhere."""
+    facts = Path("/proc/cpuinfo")
+    lines = [line.partition(":") for line in facts.read_text().splitlines()] if facts.exists() else []
+    names = {value.strip() for name, _, value in lines if name.strip() == "model name"}
+    flags = {
+        flag for name, _, value in lines if name.strip() in ("flags", "Features") for flag in value.split()
+    }
+    return ", ".join(sorted(names)), flags

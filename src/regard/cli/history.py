@@ -1,0 +1,145 @@
+"""`regard history`: how the heads of a task's models came to be: a table here, pictures on a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+
+from regard.cli import figures as drawn
+from regard.cli.look import LINES, write
+from regard.errors import ArgumentError, RecordError
+from regard.page import Part, histories
+from regard.page.changes import changes, entropy_of
+from regard.page.describe import words
+from regard.page.frame import count
+from regard.page.history import drawings
+from regard.record.history import History
+from regard.tasks.common import pretrained
+from regard.tasks.common.catalogue import NAMES, tasks
+from regard.tasks.common.task import CARD, Task, read_card
+from regard.training.monitor import FILE
+
+
+def history(
+    name: Annotated[str, typer.Argument(help=f"The task: {', '.join(NAMES)}.")],
+    only: Annotated[
+        str | None, typer.Option(help="Only this model of the task; without it, each that has attention.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Where regard train put the models; without it, those of the package.")
+    ] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Where the HTML page goes; without it, regard-history-TASK.html.")
+    ] = None,
+    figures: Annotated[Path | None, typer.Option(help="Also write figures (PNG) to this folder.")] = None,
+) -> None:
+    """Show how the attention heads of a task's models came to be, from before the first update to the last."""
+    console = Console()
+    places = _places(name, only, folder)
+    parts = [Part(model, History.load(place / FILE), _losses(place)) for model, place in places.items()]
+    for part in parts:
+        _print(console, name, part)
+    _explain(console, parts)
+    page = Path(f"regard-history-{name}.html") if page is None else page
+    title = f"{name}, {parts[0].title}" if len(parts) == 1 else name
+    with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True) as bar:
+        bar.add_task("drawing the page", total=None)
+        write(page, histories(parts, title=f"{title}: how its heads came to be"), "page")
+        if figures is not None:
+            _figures(console, parts, figures)
+    console.print(f"The page: {page}   (open it in a browser; it needs no network)", highlight=False)
+
+
+def _places(name: str, only: str | None, folder: Path | None) -> dict[str, Path]:
+    """Where the histories of the models are that have attention."""
+    chosen = tasks(name, only)
+    attending = [task for task in chosen if task.attends]
+    if not attending:
+        able = [task.model for task in tasks(name) if task.attends]
+        raise ArgumentError(
+            f"the model must have attention, whose history is kept, and {only!r} of {name} has none: "
+            f"take {', '.join(able)}"
+        )
+    places = {
+        task.model: pretrained.folder(name, task.model) if folder is None else folder / task.model
+        for task in attending
+    }
+    missing = [task for task in attending if not (places[task.model] / FILE).exists()]
+    if missing:
+        there = [task.model for task in attending if task not in missing]
+        raise RecordError(_wanted(missing[0], places[missing[0].model], folder, there))
+    return places
+
+
+def _wanted(task: Task, place: Path, folder: Path | None, there: list[str]) -> str:
+    """Which file is missing, and what makes it."""
+    command = f"regard train {task.name} --only {task.model}"
+    made = f"{command}, then regard history {task.name} --folder regard-train/{task.name}"
+    if folder is not None:
+        made = f"{command} --folder {folder}"
+    others = f"; for a model that is there: --only {there[0]}" if there else ""
+    return (
+        f"the history of the heads of {task.model!r} must be in {str(place / FILE)!r}, and there is no such file: "
+        f"{made}{others}"
+    )
+
+
+def _losses(place: Path) -> dict[int, float]:
+    """Step → training loss, as far as the card says."""
+    card = place / CARD
+    if not card.exists():
+        return {}
+    body = read_card(place)
+    try:
+        losses = body["training"].get("losses") or {}
+        return {int(step): float(loss) for step, loss in losses.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RecordError(f"{card}: is damaged: {error}") from None
+
+
+def _print(console: Console, name: str, part: Part) -> None:
+    history, found = part.history, changes(part.history)
+    console.print(
+        f"{name}, {part.title}: {count(len(found), 'attention head')}, "
+        f"from step {history.steps[0]:,} to step {history.steps[-1]:,}",
+        highlight=False,
+    )
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("layer", "head", "entropy", "share that changed most"):
+        table.add_column(heading, justify="right" if heading == "head" else "left", no_wrap=True)
+    told = words(history.statistics, history.parameters)
+    for each in found[:LINES]:
+        most = f"{told[each.name]['title']} {_from_to(each.share)}" if each.name else "–"
+        table.add_row(each.layer, str(each.head), _from_to(each.entropy) if each.entropy else "–", most)
+    console.print(table)
+    if len(found) > LINES:
+        console.print(f"… and {len(found) - LINES} more heads, on the page")
+
+
+def _explain(console: Console, parts: list[Part]) -> None:
+    """What the numbers of the tables mean."""
+    told: dict[str, str] = {}
+    for history in (part.history for part in parts):
+        meant = words(history.statistics, history.parameters)
+        for name in (entropy_of(history), *(each.name for each in changes(history))):
+            if name:
+                title = "entropy" if name == entropy_of(history) else meant[name]["title"]
+                told.setdefault(title, meant[name]["meaning"])
+    for title, meaning in told.items():
+        console.print(f"[dim]{title}: {meaning}[/dim]", highlight=False)
+
+
+def _from_to(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.2f} → {ends[1]:.2f}"
+
+
+def _figures(console: Console, parts: list[Part], folder: Path) -> None:
+    for part in parts:
+        written = drawn.write(drawings(part.history, part.loss), folder / part.title, formats=("png",))
+        console.print(f"{len(written)} figures: {folder / part.title}", highlight=False)

@@ -1,0 +1,74 @@
+"""Ctrl-C in the command line: it ends in silence with status 130, as shells have it, from the first import on.
+
+Imported before anything else of the package, because the imports themselves take a second or two. In any other process
+than `regard …` and `python -m regard …` it does nothing.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from itertools import pairwise
+from types import FrameType
+from typing import Any
+
+STATUS = 128 + signal.SIGINT
+NAMES = ("regard", "regard.exe")
+
+
+def is_command() -> bool:
+    """Whether this process is the command line: its script, or the package run as a module."""
+    program = next(iter(sys.argv), "")
+    if program == "-m":  # until the package is imported; then it is the path of its `__main__`
+        given = sys.orig_argv
+        return "-mregard" in given or ("-m", "regard") in pairwise(given)
+    return os.path.basename(program) in NAMES
+
+
+def end_quietly() -> None:
+    """From now on an interrupt ends the process at once. One that ignores interrupts, as in the background, goes on.
+
+    No exception is raised, as imports may turn one into another or lose it, and nothing is left to be tidied up yet.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if ours and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+        # Last of all, when the work is done: Python gives handlers up before it ends, and would die of the signal.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def raised() -> Iterator[None]:
+    """Within it an interrupt is a KeyboardInterrupt again, so that what has begun is undone."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is not _end:
+        yield
+        return
+    unraisable = sys.unraisablehook
+    sys.unraisablehook = _lost
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        sys.unraisablehook = unraisable
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    os._exit(STATUS)
+
+
+def _lost(unraisable: Any) -> None:
+    """An interrupt that no caller can see, as it came while an object was taken down, ends the process all the same."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        os._exit(STATUS)
+    sys.__unraisablehook__(unraisable)
+
+
+if is_command():
+    end_quietly()

@@ -1,0 +1,198 @@
+"""Weights of heads as they are drawn, from arrays, observations and records, checked. Draws nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+
+from regard.draw.inputs import Numbers, numbers
+from regard.errors import ArgumentError
+from regard.record import Call, Record
+from regard.statistics.observation import Map, Observation
+
+MOST_EXACT = 1024  # queries and keys up to which a picture shows each weight, computed from the vectors
+SIDES = ("encoder", "decoder")  # halves of a model whose layers are counted anew
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Weights of one head as they are drawn.
+
+    Attributes:
+        weights: `(rows, columns)`, cells of `cell` × `cell` tokens.
+        cell: tokens per side of a cell.
+        queries: number of queries. keys: number of keys.
+        first: position of the first query.
+        lead: places before the first query in the first row of cells.
+    """
+
+    weights: Numbers
+    cell: int
+    queries: int
+    keys: int
+    first: int = 0
+    lead: int = 0
+
+    @property
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom, top of the cells in positions; a token reaches from its position −½ to +½."""
+        rows, columns = self.weights.shape
+        top = self.first - self.lead
+        return (-0.5, columns * self.cell - 0.5, top + rows * self.cell - 0.5, top - 0.5)
+
+    def shrunk(self, rows: float, columns: float, keep: Any = None) -> Any:
+        """The weights on at most `rows` × `columns` cells, the largest of those that fall together.
+
+        Of neighbors the largest, so that a thin line stays. Cells of which `keep`, bool, holds nowhere are
+        masked.
+        """
+        weights = self.weights if keep is None else np.where(keep, self.weights, -1.0)
+        for axis, limit in enumerate((rows, columns)):
+            count = weights.shape[axis]
+            if count > limit:
+                edges = np.linspace(0, count, max(int(limit), 1), endpoint=False).astype(int)
+                weights = np.maximum.reduceat(weights, edges, axis=axis)
+        return np.ma.masked_less(weights, 0.0)
+
+    @property
+    def largest(self) -> float:
+        """The largest weight, or 0."""
+        return float(self.weights.max())
+
+
+def picture(weights: object, cell: int = 1) -> Picture:
+    """A picture from an array of weights of one head.
+
+    Raises:
+        ShapeError, ArgumentError: these are no weights of one head.
+    """
+    if isinstance(cell, bool) or not isinstance(cell, int) or cell < 1:
+        raise ArgumentError(f"cell must be a whole number of tokens, at least 1, got {cell!r}")
+    values = numbers("weights", weights, "queries", "keys")
+    if values.min() < 0:
+        raise ArgumentError(f"weights must not be negative, got {values.min():.3g}")
+    return Picture(values, cell, values.shape[0] * cell, values.shape[1] * cell)
+
+
+def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True) -> Picture:
+    """A picture of one head of what was observed.
+
+    Each weight where the vectors were kept and there are not too many, else the map; unless `exact`, the map
+    where there is one.
+
+    Raises:
+        ArgumentError: neither was kept, or there is no such head or batch row.
+    """
+    grid = source if isinstance(source, Map) else source.map
+    if isinstance(source, Call) and source.query is not None and (grid is None or (exact and grid.cell > 1)):
+        size = source.sizes
+        if max(size.queries, size.keys) <= MOST_EXACT:
+            values = numbers("weights", source.weights(head, batch=batch), "queries", "keys")
+            return Picture(values, 1, size.queries, size.keys, first_of(source))
+    if grid is None:
+        raise ArgumentError(
+            "a picture of the weights needs their map, and none was kept: ask for one with map=128"
+        )
+    values = numbers("map", grid(head, batch=batch), "queries", "keys")
+    lead = grid.offset % grid.cell
+    return Picture(values, grid.cell, grid.queries, grid.keys, first_of(source), lead)
+
+
+def first_of(source: Observation | Map) -> int:
+    """The position to write at the first query: with cross-attention, where keys are other tokens, 0."""
+    if isinstance(source, Call):
+        return 0 if source.kind == "cross" else source.offset
+    grid = source if isinstance(source, Map) else source.map
+    return 0 if grid is None else grid.offset
+
+
+def heads_of(source: Any) -> int:
+    """The number of heads of an observation or map; 0 where nothing of it was kept."""
+    if isinstance(source, Call):
+        return source.sizes.heads
+    grid = source if isinstance(source, Map) else source.map
+    return 0 if grid is None else int(grid.total.shape[1])
+
+
+def title_of(source: Any) -> str:
+    """The layer's name of one call, else nothing."""
+    return source.layer if isinstance(source, Call) else ""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of a model, or one attention call, with what is drawn of each of its heads."""
+
+    name: str
+    heads: list[Picture]
+
+
+def layers(source: Any, batch: int) -> list[Layer]:
+    """The pictures of all heads of `source`, which is what `regard.draw.heads` accepts.
+
+    Raises:
+        ShapeError, ArgumentError: it is none of these.
+    """
+    if isinstance(source, Observation | Map):
+        source = [source]
+    several = observations(source)
+    if several is not None:
+        pictures = [
+            [seen(item, head, batch, exact=False) for head in range(max(heads_of(item), 1))]
+            for item in several
+        ]
+        return [Layer(name, heads) for name, heads in zip(names(several), pictures, strict=True)]
+    if batch != 0:
+        raise ArgumentError("batch chooses from an observation; weights[batch] does from an array")
+    ranks = {getattr(item, "ndim", 0) for item in source} if isinstance(source, list | tuple) else set()
+    blocks: Any
+    if ranks == {2}:
+        blocks = [source]
+    elif ranks == {3}:
+        blocks = [numbers("weights", layer, "heads", "queries", "keys") for layer in source]
+    else:
+        blocks = numbers("weights", source, "layers", "heads", "queries", "keys", layered=True)
+    return [Layer(f"layer {index}", [picture(head) for head in block]) for index, block in enumerate(blocks)]
+
+
+def observations(source: Any) -> list[Any] | None:
+    """The attention calls of a record or sequence; None when it is neither, but an array."""
+    items = source.calls if isinstance(source, Record) else source
+    if (
+        isinstance(items, list | tuple)
+        and items
+        and all(isinstance(item, Observation | Map) for item in items)
+    ):
+        return list(items)
+    if isinstance(source, Record):
+        raise ArgumentError("a record must hold at least one attention call to be drawn, got none")
+    return None
+
+
+def names(calls: Sequence[Any]) -> list[str]:
+    """Short names of attention calls, all different where they can be: `layer 3`, `decoder 3 · cross`."""
+    if not all(isinstance(call, Call) for call in calls):
+        return [f"call {index}" for index in range(len(calls))]
+    return short([call.layer for call in calls], [call.kind for call in calls])
+
+
+def short(full: list[str], kinds: Sequence[str]) -> list[str]:
+    """Short names for layers of these names and kinds, all different where the full ones are."""
+    parts = [name.split(".") for name in full]
+    counts = [next((part for part in path if part.isdigit()), None) for path in parts]
+    if None in counts:
+        return full
+    roots = [
+        next((part for part in takewhile(lambda part: not part.isdigit(), path) if part in SIDES), "")
+        for path in parts
+    ]
+    one_root, one_kind = len(set(roots)) == 1, len(set(kinds)) == 1
+    found = [
+        f"{'layer' if one_root else root or 'layer'} {count}" + ("" if one_kind else f" · {kind}")
+        for root, count, kind in zip(roots, counts, kinds, strict=True)
+    ]
+    return found if len(set(found)) == len(set(full)) else full

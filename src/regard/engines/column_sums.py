@@ -1,0 +1,62 @@
+"""What the second fold is given and returns, and the empty map it starts from. Knows nothing of who folds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.shapes import Sizes, statistics_dtype
+from regard.spec import Spec
+from regard.statistics.observation import Map, cells
+
+MOST = 80.0  # nats: where m is rounded by more, no score is as large, and 0 · ∞ is NaN
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Column statistics `(batch, heads, keys)` and the map; what was not asked for is None."""
+
+    received: Tensor | None
+    received_max: Tensor | None
+    map: Map | None
+
+
+def normalized(m: Tensor, l: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """What a fold in `dtype` needs of its rows: a weight is e^(score − first) · second, exactly at any size of m.
+
+    Args:
+        m, l: the rows' own, in any type, a learned sink merged in.
+
+    Returns:
+        m in `dtype`, 0 in an empty row; and 1/l with what rounding took from m, 0 in an empty row.
+    """
+    empty = l == 0
+    about = torch.where(empty, 0.0, m).to(dtype)
+    rounded = torch.where(m.isfinite() & about.isfinite(), m - about, 0.0).to(l.dtype)
+    return about, torch.where(empty, 0.0, (-rounded).clamp(max=MOST).exp() / l).to(dtype)
+
+
+def blank_map(query: Tensor, sizes: Sizes, spec: Spec, l: Tensor, cell: int) -> Map:
+    """The map of a call before its weights are added: zeros, and how many rows of a cell attend something."""
+    start, stop = spec.offset, spec.offset + sizes.queries
+    grid_q, grid_k = cells(start, stop, cell), cells(0, sizes.keys, cell)
+    shape = (sizes.batch, sizes.heads, grid_q, grid_k)
+    total = torch.zeros(shape, dtype=statistics_dtype(query.dtype), device=query.device)
+    if cell == 1:
+        rows = (l != 0).to(torch.int64)
+    elif sizes.queries:
+        rows = pad(l != 0, (start % cell, -stop % cell)).unflatten(2, (grid_q, cell)).sum(3)
+    else:
+        rows = torch.zeros(shape[:3], dtype=torch.int64, device=query.device)
+    return Map(
+        total=total,
+        peak=torch.zeros_like(total),
+        rows=rows,
+        cell=cell,
+        queries=sizes.queries,
+        keys=sizes.keys,
+        offset=start,
+    )

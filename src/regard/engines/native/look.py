@@ -1,0 +1,96 @@
+"""Both folds and the row statistics in one call of C++, where no derivative is asked and no sink takes a share.
+
+Knows where the results go; what they mean is said in `statistics`, whose formulas C++ has for the rows of such a call.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from regard.engines.column_sums import Sums
+from regard.engines.native import abi
+from regard.engines.native.columns import fold_cell
+from regard.engines.native.library import run
+from regard.engines.native.marshal import prepare
+from regard.engines.native.rows import wants
+from regard.shapes import Sizes, sizes_of
+from regard.spec import Spec
+from regard.statistics.observation import Map, cells
+from regard.statistics.table import Wanted
+
+READ = ("lse", "entropy", "effective_keys", "max_weight", "sum_squares", "spread")  # as in native/abi.h
+SUMS = 5  # one number a row each: m, l, u, r and ln l
+
+
+def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str, Tensor], Sums] | None:
+    """Row statistics by name, and the sums of the second fold; None for a call that this does not take."""
+    sizes = sizes_of(query, key)
+    rows, many = sizes.batch * sizes.heads * sizes.queries, len(want.columns)
+    if want.output or want.top > 1 or spec.sink_logit is not None or not rows or not sizes.keys:
+        return None
+    shape, made = (sizes.batch, sizes.heads, sizes.queries), prepare(query, key, None, spec)
+    read = query.new_empty((len(READ) + many, *shape), dtype=torch.float32)
+    counts = query.new_empty(
+        (3, *shape), dtype=torch.int64
+    )  # allowed, argmax, and where C++ keeps the top keys
+    space = query.new_empty(rows * (SUMS + many + want.top), dtype=torch.float64)
+    m, l, u, r, log_l, c, top = (space.data_ptr() + 8 * rows * i for i in (*range(SUMS + 1), SUMS + many))
+    count, argmax, top_keys = (counts.data_ptr() + 8 * rows * i for i in range(3))
+    state = abi.StateArrays(
+        m=m, l=l, u=u if want.entropy else None, r=r if want.squares else None, c=c if many else None, count=count,
+        top_scores=top if want.top else None, top_keys=top_keys if want.top else None,
+    )  # fmt: skip
+    kept = [name for name in READ if name in want.names]
+    floats = {name: read.data_ptr() + 4 * rows * READ.index(name) for name in kept}
+    arrays = abi.LookArrays(
+        **floats,
+        columns=read.data_ptr() + 4 * rows * len(READ),
+        argmax=argmax if want.top else None,
+        log_l=log_l,
+    )
+    second = abi.ColumnArrays(m=m, log_l=log_l)
+    sums = _blank(query, second, arrays, sizes, spec, want)
+    run("regard_look", made.call, wants(made, want, sizes), state, second, arrays)
+    if sums.map is not None:
+        sums = replace(sums, map=sums.map.coarsen(want.cell))
+    return _named(read, counts, want), sums
+
+
+def _blank(
+    query: Tensor, second: abi.ColumnArrays, arrays: abi.LookArrays, sizes: Sizes, spec: Spec, want: Wanted
+) -> Sums:
+    """Zeros for the second fold, to which the structures are made to point."""
+    lanes, picture = (sizes.batch, sizes.heads), None
+    received, largest = (
+        query.new_zeros((*lanes, sizes.keys), dtype=torch.float32) if asked else None
+        for asked in (want.received, want.received_max)
+    )
+    cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
+    if cell:
+        grid_q = cells(spec.offset, spec.offset + sizes.queries, cell)
+        grid = (2, *lanes, grid_q, cells(0, sizes.keys, cell))
+        total, peak = query.new_zeros(grid, dtype=torch.float32).unbind()
+        counts = query.new_empty((*lanes, grid_q), dtype=torch.int64)
+        picture = Map(
+            total=total, peak=peak, rows=counts, cell=cell, queries=sizes.queries, keys=sizes.keys,
+            offset=spec.offset,
+        )  # fmt: skip
+        second.cell, (second.grid_q, second.grid_k) = cell, total.shape[2:]
+        second.total, second.peak = total.data_ptr(), peak.data_ptr()
+        arrays.cell_rows = counts.data_ptr()
+    second.received = None if received is None else received.data_ptr()
+    second.received_max = None if largest is None else largest.data_ptr()
+    return Sums(received, largest, picture)
+
+
+def _named(read: Tensor, counts: Tensor, want: Wanted) -> dict[str, Tensor]:
+    """What was wanted, by name."""
+    names = (*READ, *(column.name for column in want.columns))
+    found = dict(zip(names, read.unbind(), strict=True))
+    found["allowed"], found["argmax"], _ = counts.unbind()
+    if "sink" in want.names:
+        found["sink"] = torch.zeros_like(found["lse"])
+    return {name: tensor for name, tensor in found.items() if name in want.names}

@@ -1,0 +1,137 @@
+"""The derivative of the first fold's gradient: the tiles are computed once more, so memory stays O(n).
+
+At the state's fixed m, the gradient that `pull` gives is that of s = Σ g_l·l + g_u·u + g_r·r + g_o·o + g_c·c, a sum
+over tiles. So what this computes, the gradient of
+
+    Σ cotangent · ∂s/∂(query, key, value, bias),
+
+is a sum over tiles as well, each by autograd. It serves three ends: the backward pass of the backward pass; forward
+derivatives of the state, which are its part for the slopes g; and, as the second derivatives of s are symmetric,
+forward-mode derivatives of the gradient. It knows no engine: one computation for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from regard.engines.dropping import kept
+from regard.engines.walk import finished, plain, shape_of, walk, without_autocast
+from regard.masks.window import Window
+from regard.shapes import Sizes, sizes_of, statistics_dtype
+from regard.spec import Spec
+from regard.spec.bias import Index
+from regard.statistics.state import State
+from regard.statistics.table import Wanted
+
+GRADED = ("l", "u", "r", "o", "c")
+Shares = tuple[Tensor | None, ...]
+
+
+@without_autocast
+def second(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    spec: Spec,
+    want: Wanted,
+    grads: State,
+    cotangents: Shares,
+) -> Shares:
+    """Gradients of query, key, value, the bias's tensor, and of `grads`' l, u, r, o and c, in this order.
+
+    Args:
+        grads: gradients of the state, as `pull` takes them (None: none); its m is the state's own.
+        cotangents: of what `pull` gives for query, key, value and the bias's tensor; None: none.
+
+    Returns:
+        Nine tensors, each like its input; None where an input is None.
+    """
+    sizes, exact = sizes_of(query, key, value), statistics_dtype(query.dtype)
+    inputs = (query, key, value, None if spec.bias is None else spec.bias.parameter)
+    every = (*inputs, *(getattr(grads, name) for name in GRADED))
+    sums = [None if t is None else torch.zeros_like(t, dtype=exact) for t in every]
+    for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
+        for window in windows:
+            places = _places(spec, window, slice(q0 - spec.offset, q1 - spec.offset))
+            leaves = [_leaf(t, place, exact) for t, place in zip(every, places, strict=True)]
+            m = grads.m[places[0]].to(exact)
+            wanted = [
+                None if c is None else c[place].to(exact)
+                for c, place in zip(cotangents, places, strict=False)
+            ]
+            with torch.enable_grad():
+                total = _sum(leaves, m, sizes, spec, want, window)
+                shares = _twice(total, leaves, wanted)
+            for held, place, share in zip(sums, places, shares, strict=True):
+                if held is not None and share is not None:
+                    held[place] += share
+    return tuple(None if t is None or s is None else s.to(t.dtype) for s, t in zip(sums, every, strict=True))
+
+
+def _places(spec: Spec, window: Window, rows: slice) -> list[Index]:
+    """Where a tile's part of each of the nine tensors lies."""
+    here, there = (slice(None), slice(None), rows), (slice(None), slice(None), window.columns)
+    index: Index = () if spec.bias is None else spec.bias.part(window)[1]
+    return [here, there, there, index, *[here] * len(GRADED)]
+
+
+def _leaf(tensor: Tensor | None, place: Index, dtype: torch.dtype) -> Tensor | None:
+    """A tile's part as a tensor of its own, of which derivatives can be taken."""
+    if tensor is None:
+        return None
+    return tensor.detach()[place].to(dtype, copy=True).requires_grad_()
+
+
+def _clean(tensor: Tensor) -> Tensor:
+    """0 for NaN and inf, which a slope of 0 would turn into NaN; who attends them has NaN in m or in slopes."""
+    return tensor.nan_to_num(0.0, 0.0, 0.0)
+
+
+def _sum(
+    leaves: Sequence[Tensor | None], m: Tensor, sizes: Sizes, spec: Spec, want: Wanted, window: Window
+) -> Tensor:
+    """s of one tile: the state's sums, each times its slope."""
+    query, key, value, bias, *slopes = leaves
+    assert query is not None and key is not None
+    if bias is not None and spec.bias is not None:
+        spec = replace(spec, bias=spec.bias.part(window)[0].with_values(bias))
+    tile, allowed = finished(plain(_clean(query), _clean(key), spec), spec, window)
+    empty = m == -torch.inf  # a row without a key, whatever its scores are made of
+    blocked = empty[..., None] if allowed is None else ~allowed | empty[..., None]
+    x = (tile - torch.where(empty, 0.0, m)[..., None]).masked_fill(blocked, 0.0)
+    p = x.exp().masked_fill(blocked, 0.0)
+    l, u, r, o, c = slopes
+    slope = torch.zeros_like(p) if l is None else l[..., None].expand_as(p)
+    if u is not None:
+        slope = slope + u[..., None] * x
+    if r is not None:
+        slope = slope + r[..., None] * p
+    if c is not None:
+        for i, column in enumerate(want.columns):
+            if column.touches(window):
+                slope = slope + c[..., i, None] * column.phi(window, p.device)
+    if o is not None and value is not None:
+        lanes = o.reshape(sizes.batch * sizes.kv_heads, -1, sizes.value_dim)
+        through = torch.bmm(lanes, _clean(value).flatten(0, 1).transpose(1, 2)).view_as(p)
+        slope = slope + (through * kept(p, window, want) if want.dropout else through)
+    return (p * slope).sum()
+
+
+def _twice(total: Tensor, leaves: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> Shares:
+    """Gradients of Σ cotangent · ∂total/∂leaf, leaf by leaf."""
+    none: Shares = (None,) * len(leaves)
+    pairs = [(t, c) for t, c in zip(leaves, cotangents, strict=False) if t is not None and c is not None]
+    if not pairs or not total.requires_grad:
+        return none
+    first = torch.autograd.grad(total, [t for t, _ in pairs], create_graph=True, allow_unused=True)
+    products = [(g * c).sum() for g, (_, c) in zip(first, pairs, strict=True) if g is not None]
+    inner = sum(products, start=total.new_zeros(()))
+    if not inner.requires_grad:
+        return none
+    given = [t for t in leaves if t is not None]
+    found = iter(torch.autograd.grad(inner, given, allow_unused=True))
+    return tuple(None if t is None else next(found) for t in leaves)

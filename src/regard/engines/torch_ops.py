@@ -1,0 +1,325 @@
+"""The folds as torch's own operators, `regard::rows` and `regard::columns`, for graphs such as torch.compile makes.
+
+Knows how a spec and what is wanted become a string and tensors, and back; the folds are the engines'.
+"""
+
+from __future__ import annotations
+
+from ast import literal_eval
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard import engines
+from regard.checks.transforms import graph_below_transform, tracing
+from regard.engines.column_sums import Sums
+from regard.engines.tiles.rows import blank
+from regard.errors import EngineError, MaskError
+from regard.masks import pack, unpack
+from regard.shapes import sizes_of, statistics_dtype
+from regard.spec import Spec
+from regard.spec.bias import Alibi, Bias, Dense, Relative
+from regard.statistics import linear
+from regard.statistics.linear import Column
+from regard.statistics.observation import Map, cells
+from regard.statistics.state import SUMS, State
+from regard.statistics.table import Wanted
+
+BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Relative}
+GRADED = ("l", "u", "r", "o", "c")  # the sums of a state that have a gradient
+WAY_OUT = "call attention outside of the compiled function, or below torch.compiler.disable"
+# What every operator takes of a spec and of what is wanted: `recipe` is the structure around tensors and numbers.
+PACKED = (
+    "Tensor? bias, Tensor[] content, str recipe, SymInt[] numbers, float scale, float? softcap, float dropout"
+)
+
+
+def choose(
+    name: str, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted
+) -> ModuleType | Traced:
+    """The engine of that name, as `engines.choose`; within a graph, the operators, which choose when they run.
+
+    Raises:
+        EngineError: there is no such engine, or it refuses; asking by name never falls back.
+    """
+    if unsupported := graph_below_transform(query, key, value):
+        raise EngineError(f"attention cannot be computed {unsupported}: {WAY_OUT}")
+    if tracing(query, key, value):
+        return Traced(name)
+    return engines.choose(name, query, key, value, spec, want)
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a graph holds in an engine's place. "auto" stays "auto": it chooses anew each time that the graph runs."""
+
+    name: str
+
+    def rows(self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
+        """The first fold, differentiable in query, key, value and a bias's tensor."""
+        sums = torch.ops.regard.rows(query, key, value, *_packed(self.name, spec, want))
+        return State(**dict(zip(_names(want, 0 if value is None else value.shape[3]), sums, strict=True)))
+
+    def columns(self, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
+        """The second fold."""
+        packed = _packed(self.name, spec, want)
+        rows = (query, key, m, l)
+        found = list(torch.ops.regard.columns(*(tensor.detach() for tensor in rows), *packed))
+        received = found.pop(0) if want.received else None
+        received_max = found.pop(0) if want.received_max else None
+        if not want.cell:
+            return Sums(received, received_max, None)
+        total, peak, counts = found
+        queries, keys = query.shape[2], key.shape[2]
+        picture = Map(
+            total=total,
+            peak=peak,
+            rows=counts,
+            cell=want.cell,
+            queries=queries,
+            keys=keys,
+            offset=spec.offset,
+        )
+        return Sums(received, received_max, picture)
+
+
+# --- a call as strings, numbers and tensors ----------------------------------------------------------------
+
+
+def _packed(engine: str, spec: Spec, want: Wanted) -> tuple[Any, ...]:
+    """The arguments that `PACKED` lists.
+
+    Raises:
+        EngineError: the call holds Python code.
+    """
+    kind = next((name for name, known in BIASES.items() if type(spec.bias) is known), None)
+    code = [column.name for column in want.columns if not column.kind]
+    if code or (spec.bias is not None and kind is None):
+        what = f"the column {code[0]!r}" if code else f"a bias of type {type(spec.bias).__name__}"
+        raise EngineError(f"{what} is Python code, which a graph cannot hold: {WAY_OUT}")
+    try:
+        mask, tensors = (None, {}) if spec.mask is None else pack(spec.mask)
+    except MaskError as error:
+        raise EngineError(f"{error}, so a graph cannot hold it: {WAY_OUT}") from None
+    bias = None if spec.bias is None else spec.bias.parameter
+    learned = bias is not None and bias.requires_grad and torch.is_grad_enabled()
+    flags = [want.output, want.entropy, want.squares, want.count, want.received, want.received_max]
+    columns = [[column.kind, column.name] for column in want.columns]
+    content = [*tensors.values(), *(c.members for c in want.columns if c.members is not None)]
+    numbers = [spec.offset, want.seed, want.top, want.cell]
+    numbers += [number for c in want.columns for number in (c.count, c.low, c.high)]
+    recipe = repr([engine, _emptied(mask, numbers), list(tensors), kind, learned, flags, columns])
+    return bias, content, recipe, numbers, spec.scale, spec.softcap, want.dropout
+
+
+def _emptied(part: Any, numbers: list[int]) -> Any:
+    """A packed mask with the places of its integers, which move to `numbers`: they may be sizes of the graph."""
+    if isinstance(part, dict):
+        return {name: _emptied(inner, numbers) for name, inner in part.items()}
+    if isinstance(part, list):
+        return [_emptied(inner, numbers) for inner in part]
+    if not isinstance(part, int):
+        return part
+    numbers.append(part)
+    return len(numbers) - 1
+
+
+def _filled(part: Any, numbers: Sequence[int]) -> Any:
+    """What `_emptied` emptied."""
+    if isinstance(part, dict):
+        return {name: _filled(inner, numbers) for name, inner in part.items()}
+    if isinstance(part, list):
+        return [_filled(inner, numbers) for inner in part]
+    return numbers[part] if isinstance(part, int) else part
+
+
+@lru_cache(maxsize=256)
+def _read(recipe: str) -> list[Any]:
+    return list(literal_eval(recipe))
+
+
+def _wanted(packed: Sequence[Any]) -> Wanted:
+    """What is wanted, as it was before it was packed."""
+    _, content, recipe, (_, seed, top, cell, *numbers), _, _, dropout = packed
+    *_, names, _, _, flags, columns = _read(recipe)
+    output, entropy, squares, count, received, received_max = flags
+    members, left = iter(content[len(names) :]), iter(numbers)
+    made = tuple(_column(kind, name, next(left), next(left), next(left), members) for kind, name in columns)
+    return Wanted(output, entropy, squares, count, made, top, received, received_max, cell, dropout, seed)
+
+
+def _column(kind: str, name: str, count: int, low: int, high: int, members: Iterator[Tensor]) -> Column:
+    if kind == "first":
+        return linear.first(count)
+    if kind == "band":
+        return linear.band(name, low, high)
+    if kind == "group":
+        return linear.group(name.removeprefix("group:"), next(members))
+    return {column.kind: column for column in (linear.POSITION, linear.SQUARE, linear.DISTANCE)}[kind]
+
+
+def _unpacked(
+    query: Tensor, key: Tensor, value: Tensor | None, packed: Sequence[Any]
+) -> tuple[ModuleType, Spec, Wanted]:
+    """The engine chosen, the spec, checked as outside of a graph, and what is wanted."""
+    values, content, recipe, numbers, scale, softcap, _ = packed
+    engine, mask, names, kind, learned, *_ = _read(recipe)
+    bias = None if kind is None else BIASES[kind](values.detach().requires_grad_(learned))  # type: ignore[call-arg]
+    tensors = dict(zip(names, content, strict=False))
+    within = None if mask is None else unpack(_filled(mask, numbers), tensors)
+    sizes, want = sizes_of(query, key, value), _wanted(packed)
+    spec = Spec.of(sizes, within, bias, scale, softcap, align=numbers[0]).on(query.device)
+    with torch.set_grad_enabled(learned):  # an engine may refuse a bias that is learned, and only such a one
+        return engines.choose(engine, query, key, value, spec, want), spec, want
+
+
+def _names(want: Wanted, value_dim: int) -> list[str]:
+    """Names of the sums that a state holds, in their order."""
+    optional = {
+        "u": want.entropy, "r": want.squares, "o": want.output and value_dim > 0, "c": bool(want.columns),
+        "count": want.count, "top_scores": want.top > 0, "top_keys": want.top > 0,
+    }  # fmt: skip
+    return [name for name in SUMS if optional.get(name, True)]
+
+
+def _listed(state: State) -> list[Tensor]:
+    return [tensor for name in SUMS if (tensor := getattr(state, name)) is not None]
+
+
+def _uniform(state: State) -> State:
+    """The state with scores in the type of its sums, as the native engine gives it: a graph knows no engine."""
+    top = state.top_scores
+    return replace(
+        state, m=state.m.to(state.l.dtype), top_scores=None if top is None else top.to(state.l.dtype)
+    )
+
+
+# --- the operators -----------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op(
+    "regard::rows", mutates_args=(), schema=f"(Tensor query, Tensor key, Tensor? value, {PACKED}) -> Tensor[]"
+)
+@torch.no_grad()
+def _rows(query, key, value, *packed):  # type: ignore[no-untyped-def]
+    engine, spec, want = _unpacked(query, key, value, packed)
+    return _listed(_uniform(engine.rows(query, key, value, spec, want)))
+
+
+@_rows.register_fake
+def _(query, key, value, *packed):  # type: ignore[no-untyped-def]
+    return _listed(_uniform(blank(query, sizes_of(query, key, value), _wanted(packed))))
+
+
+@torch.library.custom_op(
+    "regard::rows_backward",
+    mutates_args=(),
+    schema=f"(Tensor query, Tensor key, Tensor? value, {PACKED}, Tensor[] sums, str graded, bool[] needed)"
+    " -> Tensor[]",
+)
+@torch.no_grad()
+def _rows_backward(query, key, value, *packed):  # type: ignore[no-untyped-def]
+    *call, (m, mass, *slopes), graded, needed = packed
+    engine, spec, want = _unpacked(query, key, value, call)
+    grads = State(**{"l": None, "m": m} | dict(zip(graded.split(), slopes, strict=True)))
+    shares = engine.pull(query, key, value, spec, want, grads, mass, needed)
+    # Contiguous, as a graph expects; what its engine gives is laid out like the inputs, perhaps.
+    return [share.contiguous() for share, need in zip(shares, needed, strict=False) if need]
+
+
+@_rows_backward.register_fake
+def _(query, key, value, bias, *rest):  # type: ignore[no-untyped-def]
+    inputs = zip((query, key, value, bias), rest[-1], strict=True)
+    return [
+        torch.empty_like(tensor, memory_format=torch.contiguous_format) for tensor, need in inputs if need
+    ]
+
+
+def _remember(ctx, inputs, output):  # type: ignore[no-untyped-def]
+    query, key, value, bias, content, *ctx.rest = inputs
+    ctx.want = _wanted((bias, content, *ctx.rest))
+    ctx.names = _names(ctx.want, 0 if value is None else value.shape[3])
+    constants = [t for name, t in zip(ctx.names, output, strict=True) if name not in GRADED]
+    ctx.mark_non_differentiable(*constants)  # every reading of the state is the same for any m
+    ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
+    m, mass = output[:2]
+    ctx.save_for_backward(query, key, value, bias, m, mass, *content)
+
+
+def _pull(ctx, grads):  # type: ignore[no-untyped-def]
+    query, key, value, bias, m, mass, *content = ctx.saved_tensors
+    slopes = {n: g for n, g in zip(ctx.names, grads, strict=True) if n in GRADED and g is not None}
+    needed, sums = list(ctx.needs_input_grad[:4]), [m, mass, *slopes.values()]
+    packed = (bias, content, *ctx.rest)
+    shares = iter(torch.ops.regard.rows_backward(query, key, value, *packed, sums, " ".join(slopes), needed))
+    spread = [next(shares) if need else None for need in needed]
+    return *spread, [None] * len(content), *[None] * len(ctx.rest)
+
+
+def _no_second(ctx, *_):  # type: ignore[no-untyped-def]
+    raise EngineError(
+        "within a graph attention's gradient can be taken once, it has no gradient of its own there: for a second "
+        f"derivative {WAY_OUT}"
+    )
+
+
+torch.library.register_autograd("regard::rows", _pull, setup_context=_remember)
+torch.library.register_autograd("regard::rows_backward", _no_second)
+
+
+@torch.library.custom_op(
+    "regard::columns",
+    mutates_args=(),
+    schema=f"(Tensor query, Tensor key, Tensor m, Tensor l, {PACKED}) -> Tensor[]",
+)
+@torch.no_grad()
+def _columns(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
+    engine, spec, want = _unpacked(query, key, None, packed)
+    sums = engine.columns(query, key, spec, m, l, want)
+    picture = () if sums.map is None else (sums.map.total, sums.map.peak, sums.map.rows)
+    return [t for t in (sums.received, sums.received_max, *picture) if t is not None]
+
+
+@_columns.register_fake
+def _(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
+    sizes, want, exact = sizes_of(query, key), _wanted(packed), statistics_dtype(query.dtype)
+    outer, offset = (sizes.batch, sizes.heads), packed[3][0]
+    found = [query.new_empty(*outer, sizes.keys, dtype=exact)] * (want.received + want.received_max)
+    if want.cell:
+        grid_q, grid_k = cells(offset, offset + sizes.queries, want.cell), cells(0, sizes.keys, want.cell)
+        found += [query.new_empty(*outer, grid_q, grid_k, dtype=exact)] * 2
+        found.append(query.new_empty(*outer, grid_q, dtype=torch.int64))
+    return [torch.empty_like(tensor) for tensor in found]
+
+
+# --- torch.vmap in graphs ----------------------------------------------------------------------------------
+
+
+def _one_by_one(operator: Any) -> Any:
+    """The rule of torch.vmap: every sample by itself, as outside of graphs."""
+
+    def rule(info: Any, in_dims: tuple[Any, ...], *given: Any) -> tuple[list[Tensor], list[int]]:
+        samples = [
+            operator(*(_sample(value, axis, i) for value, axis in zip(given, in_dims, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        joined = [torch.stack(parts) for parts in zip(*samples, strict=True)]
+        return joined, [0] * len(joined)
+
+    return rule
+
+
+def _sample(value: Any, axis: Any, i: int) -> Any:
+    """One sample of an argument, in which tensors may be below one another in a list."""
+    if isinstance(value, list) and isinstance(axis, list):
+        return [_sample(inner, own, i) for inner, own in zip(value, axis, strict=True)]
+    return value if axis is None else value.select(axis, i)
+
+
+for _operator in (_rows, _rows_backward, _columns):
+    _operator.register_vmap(_one_by_one(_operator))

@@ -1,0 +1,188 @@
+"""The tile walker: which rectangles of the score matrix must be visited, and the scores in one of them.
+
+Knows masks, biases and positions; it knows nothing of statistics, and never holds more than one tile.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.masks import Mask, Tile
+from regard.masks.window import Window
+from regard.shapes import Sizes, statistics_dtype
+from regard.spec import Spec
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+TILE_ELEMENTS = 1 << 20  # scores in one tile, all heads together: 4 MiB in float32, near the caches
+SHAPES = ((512, 512), (256, 512), (256, 256), (128, 128), (64, 64))  # queries × keys
+
+
+def shape_of(sizes: Sizes, mask: Mask | None, offset: int) -> tuple[int, int]:
+    """Queries and keys of a tile: as large as memory allows, smaller where the mask is sparse enough to gain by it."""
+    lanes = max(1, sizes.batch * sizes.heads)
+    fitting = [shape for shape in SHAPES if shape[0] * shape[1] * lanes <= TILE_ELEMENTS] or [SHAPES[-1]]
+    if mask is None:
+        return fitting[0]
+    return min(fitting, key=lambda shape: _cost(sizes, mask, offset, shape, lanes))
+
+
+def _cost(sizes: Sizes, mask: Mask, offset: int, shape: tuple[int, int], lanes: int) -> float:
+    """Estimated work with tiles of one shape, from a dozen rows of tiles; a call costs as much as 2^17 scores."""
+    starts = range(offset, offset + sizes.queries, shape[0])
+    sample = starts[:: max(1, len(starts) // 12)]
+    rows = (_row(mask, q0, min(q0 + shape[0], offset + sizes.queries), sizes.keys, shape) for q0 in sample)
+    work = sum((k1 - k0) * shape[0] * lanes + (1 << 17) for row in rows for k0, k1, _ in row)
+    return work * len(starts) / max(1, len(sample))
+
+
+def walk(
+    spec: Spec, sizes: Sizes, shape: tuple[int, int]
+) -> Iterator[tuple[tuple[int, int], Iterator[Window]]]:
+    """Rows of tiles, top to bottom: `(q0, q1)` and the tiles that the mask does not leave empty, left to right.
+
+    Tiles start at multiples of their own sides in absolute positions, so the cells of a map never straddle two.
+    `q0` and `q1` are absolute positions; `spec.offset` is that of the first query.
+    """
+    end = spec.offset + sizes.queries
+    q0 = spec.offset
+    while q0 < end:
+        q1 = min(q0 - q0 % shape[0] + shape[0], end)
+        yield (q0, q1), _windows(spec, sizes, q0, q1, shape)
+        q0 = q1
+
+
+def _windows(spec: Spec, sizes: Sizes, q0: int, q1: int, shape: tuple[int, int]) -> Iterator[Window]:
+    for k0, k1, whole in _row(spec.mask, q0, q1, sizes.keys, shape):
+        yield Window(q0, q1, k0, k1, spec.offset, whole)
+
+
+def _row(
+    mask: Mask | None, q0: int, q1: int, keys: int, shape: tuple[int, int]
+) -> Iterator[tuple[int, int, bool]]:
+    """Tiles of one row of tiles, found by halving: an empty stretch of any length costs one question.
+
+    Where the mask is mixed, tiles are halved further, down to squares: what is empty or whole in them is told apart.
+    """
+    narrow, wide = min(shape), shape[1]
+    stack = [(0, keys)] if keys else []
+    while stack:
+        k0, k1 = stack.pop()
+        kind = Tile.ALL if mask is None else mask.tile(q0, q1, k0, k1)
+        if kind is Tile.NONE:
+            continue
+        if kind is Tile.SOME and k1 - k0 > narrow:
+            step = wide if k1 - k0 > wide else narrow
+            middle = k0 + -(-(k1 - k0) // (2 * step)) * step
+            stack += [(middle, k1), (k0, middle)]
+        elif kind is Tile.SOME:
+            yield k0, k1, False
+        else:
+            while k0 < k1:
+                end = min(k0 - k0 % wide + wide, k1)
+                yield k0, end, True
+                k0 = end
+
+
+def without_autocast(
+    fold: Callable[Concatenate[Tensor, Arguments], Result],
+) -> Callable[Concatenate[Tensor, Arguments], Result]:
+    """The fold in the precision of its statistics, whatever autocast its caller runs under."""
+
+    @wraps(fold)
+    def run(query: Tensor, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with torch.autocast(query.device.type, enabled=False):
+            return fold(query, *args, **kwargs)
+
+    return run
+
+
+def finite(tensor: Tensor) -> bool:
+    """Whether NaN and inf are absent: a weight of 0 does not silence them, as 0 · NaN is NaN."""
+    return bool(tensor.detach().sum(dtype=statistics_dtype(tensor.dtype)).isfinite())
+
+
+class Workspace:
+    """Memory for the tiles of one fold, used again by each: fresh memory would cost as much as the arithmetic."""
+
+    def __init__(self, like: Tensor, elements: int, dtype: torch.dtype) -> None:
+        self._memory = like.new_empty(elements, dtype=dtype)
+
+    def __call__(self, *shape: int) -> Tensor:
+        """A tensor of this shape; what was in it before is lost."""
+        return self._memory[: math.prod(shape)].view(shape)
+
+
+def scores(
+    query: Tensor,
+    key: Tensor,
+    spec: Spec,
+    window: Window,
+    space: Workspace | None = None,
+    fill: bool = True,
+) -> tuple[Tensor, Tensor | None]:
+    """Scores of one tile, and which of them the mask allows (None: all).
+
+    Args:
+        query: `(batch, heads, q, dim)`, the tile's queries.
+        key: `(batch, kv_heads, k, dim)`, the tile's keys.
+        window: the tile's place.
+        space: memory for the tile, where no gradient is wanted.
+        fill: write −inf where the mask blocks; False leaves what the product gave, NaN perhaps.
+
+    Returns:
+        scores `(batch, heads, q, k)`, and a boolean that broadcasts to it: what the mask allows.
+    """
+    return finished(plain(query, key, spec, space), spec, window, fill, space is not None)
+
+
+def plain(query: Tensor, key: Tensor, spec: Spec, space: Workspace | None = None) -> Tensor:
+    """Scores of one tile before bias and mask: scale · q·k, and softcap. Arguments as in `scores`.
+
+    Scaled is the product, not the query: equal products stay equal. Both sides are contiguous, so that every fold of a
+    call finds the same bits.
+    """
+    batch, heads, rows, dim = query.shape
+    kv_heads, columns = key.shape[1:3]
+    folded = query.reshape(batch * kv_heads, heads // kv_heads * rows, dim).contiguous()
+    turned = key.reshape(batch * kv_heads, columns, dim).contiguous().transpose(1, 2)
+    out = None if space is None else space(batch * kv_heads, folded.shape[1], columns)
+    product = torch.bmm(folded, turned) if out is None else torch.bmm(folded, turned, out=out)
+    tile = product.view(batch, heads, rows, columns)
+    tile = tile * spec.scale if out is None else tile.mul_(spec.scale)
+    if spec.softcap is not None:
+        tile = spec.softcap * torch.tanh(tile / spec.softcap)
+    return tile
+
+
+def finished(
+    tile: Tensor, spec: Spec, window: Window, fill: bool = True, in_place: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """What `scores` returns, given the `plain` scores; `in_place` may write −inf over them."""
+    before = tile
+    if spec.bias is not None:
+        tile = spec.bias.apply(tile, window)
+    allowed = None
+    if spec.mask is not None and not window.whole:
+        allowed = allows(spec.mask, window, tile.shape[0], tile.shape[1], tile.device)
+    if spec.bias is not None and spec.bias.may_block:
+        seen = ~spec.bias.blocks(before, tile, window)
+        allowed = seen if allowed is None else allowed & seen
+    if allowed is not None and fill:
+        blocked = ~allowed
+        tile = tile.masked_fill_(blocked, -torch.inf) if in_place else tile.masked_fill(blocked, -torch.inf)
+    return tile, allowed
+
+
+def allows(mask: Mask, window: Window, batch: int, heads: int, device: torch.device) -> Tensor:
+    """What the mask allows in one tile: boolean, broadcasting to `(batch, heads, q, k)`."""
+    allowed = mask.allows(
+        window.q(device), window.k(device), window.batch(batch, device), window.head(heads, device)
+    )
+    return allowed.to(device)

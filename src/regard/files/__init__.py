@@ -1,0 +1,23 @@
+"""Files written whole or not at all, and the seals of what is read back."""
+
+from regard.files.writing import (
+    UNFINISHED,
+    check_writable,
+    one_at_a_time,
+    publish,
+    replacing,
+    replacing_all,
+    temporary,
+    write,
+)
+
+__all__ = [
+    "UNFINISHED",
+    "check_writable",
+    "one_at_a_time",
+    "publish",
+    "replacing",
+    "replacing_all",
+    "temporary",
+    "write",
+]

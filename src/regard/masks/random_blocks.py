@@ -1,0 +1,128 @@
+"""Random blocks of keys, the third part of BigBird's mask (Zaheer et al. 2020).
+
+What is drawn depends on the seed and the query's block alone: it is the same on every device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from regard.checks.transforms import untransformed
+from regard.errors import MaskError
+from regard.masks.algebra import Index, Mask, square
+from regard.masks.arguments import whole
+from regard.masks.tile import ALL, NONE, SOME, Tile
+
+Number = TypeVar("Number", int, Tensor)
+WORD = 0xFFFFFFFF
+MOST_BLOCKS = 1024  # drawn for each: every one is compared with those drawn before it
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RandomBlocks(Mask):
+    """k's block is one of `count` drawn for q's block."""
+
+    count: int
+    block: int = 64
+    seed: int = 0
+    keys: int | None = None
+
+    @untransformed
+    def __post_init__(self) -> None:
+        self._set(count=whole("count", self.count, 1, MOST_BLOCKS), block=whole("block", self.block, 1))
+        self._set(seed=whole("seed", self.seed, 0))
+        self._set(keys=None if self.keys is None else whole("keys", self.keys, 1))
+
+    @property
+    def _blocks(self) -> int | None:
+        return None if self.keys is None else -(-self.keys // self.block)
+
+    def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        q_block, k_block = q_pos.to(torch.int64) // self.block, k_pos // self.block
+        first, *others = self._draw(q_block)
+        allowed = k_block == first
+        for drawn in others:
+            allowed = allowed | (k_block == drawn)
+        return allowed if self.keys is None else allowed & (k_pos < self.keys)
+
+    def _draw(self, q_block: Tensor) -> list[Tensor]:
+        """The blocks drawn for each query's block, as in `_drawn`, or −2³¹ where fewer than `count` exist."""
+        chosen: list[Tensor] = []
+        for turn in range(self.count):
+            blocks = q_block + 1 if self._blocks is None else torch.full_like(q_block, self._blocks)
+            last = blocks - self.count + turn
+            pick = _hash(self.seed, q_block, turn) % (last + 1).clamp(min=1)
+            for earlier in chosen:
+                pick = torch.where(pick == earlier, last, pick)
+            chosen.append(torch.where(last >= 0, pick, -(2**31)))
+        return chosen
+
+    def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
+        first, stop = k0 // self.block, (k1 - 1) // self.block + 1
+        some, all_ = False, self.keys is None or k1 <= self.keys
+        for q_block in range(q0 // self.block, (q1 - 1) // self.block + 1):
+            drawn = _drawn(self.count, self.seed, q_block, self._blocks)
+            hits = sum(first <= block < stop for block in drawn)
+            some = some or hits > 0
+            all_ = all_ and hits == stop - first
+            if some and not all_:
+                return SOME
+        return ALL if all_ else NONE
+
+    def _check_positions(self, queries: int, keys: int, offset: int) -> None:
+        if self.keys not in (None, keys):
+            raise MaskError(f"{self.name} must be drawn among the keys of attention, which has {keys}")
+
+    @property
+    def name(self) -> str:
+        keys = "" if self.keys is None else f", keys={self.keys}"
+        return f"random_blocks({self.count}, block={self.block}, seed={self.seed}{keys})"
+
+    @property
+    def span(self) -> tuple[range, range]:
+        return square(self.keys or 8 * self.block)
+
+
+def random_blocks(count: int, block: int = 64, seed: int = 0, *, keys: int | None = None) -> Mask:
+    """Each block of queries attends `count` blocks of keys, drawn without repeats.
+
+    Without `keys` they are drawn among the blocks up to the query's own, so that what a position attends
+    never changes as a sequence grows; the first blocks, which have fewer than `count`, attend them all. With
+    `keys`, they are drawn among all blocks of a sequence of that many keys, as in BigBird's encoder:
+    `global_tokens(range(64)) | near(192, 192) | random_blocks(3, keys=n)`.
+
+    The drawing is Floyd's algorithm over a 32-bit integer hash of (seed, block of queries, turn).
+
+    Raises:
+        ArgumentError: `count`, `block` or `keys` below 1, a negative seed, or a fractional number.
+    """
+    return RandomBlocks(count, block, seed, keys)
+
+
+@lru_cache(maxsize=1 << 16)
+def _drawn(count: int, seed: int, q_block: int, blocks: int | None) -> frozenset[int]:
+    """The blocks of keys drawn for one block of queries: Floyd's sampling without replacement."""
+    chosen: set[int] = set()
+    for turn in range(count):
+        last = (q_block + 1 if blocks is None else blocks) - count + turn
+        if last >= 0:
+            pick = _hash(seed, q_block, turn) % (last + 1)
+            chosen.add(last if pick in chosen else pick)
+    return frozenset(chosen)
+
+
+def _hash(seed: int, q_block: Number, turn: int) -> Number:
+    """32 well-mixed bits; no product exceeds 63 bits, so int64 tensors and Python ints agree."""
+    return _mix(_mix((q_block & WORD) ^ _mix(seed & WORD)) ^ _mix(turn + 1))
+
+
+def _mix(bits: Number) -> Number:
+    """The 32-bit finaliser x ^= x≫16; x ·= 21f0aaad; x ^= x≫15; x ·= 735a2d97; x ^= x≫15."""
+    bits = ((bits ^ (bits >> 16)) * 0x21F0AAAD) & WORD
+    bits = ((bits ^ (bits >> 15)) * 0x735A2D97) & WORD
+    return bits ^ (bits >> 15)

@@ -1,0 +1,252 @@
+"""Layers of torch as layers of Regard and back, with the same weights and the same outputs.
+
+Knows both sides' names; a part that the other side does not have is an error, never left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.checks.arguments import checked
+from regard.errors import ArgumentError
+from regard.masks import Causal
+from regard.nn.attention import MultiHeadAttention
+from regard.nn.feedforward import FUNCTIONS, GATED, Activation
+from regard.nn.layers import DecoderLayer, EncoderLayer, Layer
+
+Convertible = nn.MultiheadAttention | nn.TransformerEncoderLayer | nn.TransformerDecoderLayer
+Converted = MultiHeadAttention | EncoderLayer | DecoderLayer
+State = Mapping[str, Tensor]
+
+# torch's name → Regard's, for the parts of a layer; norms are numbered there, and mean others in a decoder.
+PARTS = {
+    "self_attn": "attention",
+    "multihead_attn": "crossing",
+    "linear1": "feedforward.inner",
+    "linear2": "feedforward.outer",
+}
+ENCODER_NORMS = {"norm1": "attention_norm", "norm2": "feedforward_norm"}
+DECODER_NORMS = {"norm1": "attention_norm", "norm2": "crossing_norm", "norm3": "feedforward_norm"}
+LEAVES = {
+    "in_proj_weight": "qkv.weight",
+    "in_proj_bias": "qkv.bias",
+    "out_proj.weight": "output.weight",
+    "out_proj.bias": "output.bias",
+}
+
+
+@checked
+def from_torch(module: Convertible) -> Converted:
+    """`nn.MultiheadAttention`, `nn.TransformerEncoderLayer` or `nn.TransformerDecoderLayer` as Regard's layer.
+
+    Tensors are copied; types, devices, dropout and the mode (training or not) are kept. Regard's layers take
+    `(batch, tokens, width)` whatever `batch_first` was, and `DecoderLayer` is causal by itself, where torch wants a
+    mask in each call.
+
+    Raises:
+        ArgumentError: a module of another type, or one with a part that Regard's layers do not have:
+            `add_bias_kv`, `add_zero_attn`, key and value of different widths, another activation.
+    """
+    made: Converted
+    if isinstance(module, nn.MultiheadAttention):
+        made = _attention_from(module)
+    elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
+        made = _layer_from(module)
+    else:
+        raise ArgumentError(
+            "module must be nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerDecoderLayer, "
+            f"got {type(module).__name__}"
+        )
+    return _loaded(made, state_from_torch(module.state_dict()), module)
+
+
+@checked
+def to_torch(module: Converted) -> Convertible:
+    """The opposite of `from_torch`; with `batch_first=True`.
+
+    Raises:
+        ArgumentError: a module of another type, or one with a part that torch's layers do not have.
+    """
+    made: Convertible
+    if isinstance(module, MultiHeadAttention):
+        _need(module.output_dropout.p == 0, "no output_dropout", module.output_dropout.p)
+        made = _attention_to(module)
+    elif isinstance(module, EncoderLayer | DecoderLayer):
+        made = _layer_to(module)
+    else:
+        raise ArgumentError(
+            f"module must be MultiHeadAttention, EncoderLayer or DecoderLayer, got {type(module).__name__}"
+        )
+    return _loaded(made, state_to_torch(module.state_dict()), module)
+
+
+@checked
+def state_from_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dict of one of torch's layers, or of a stack of them, under Regard's names.
+
+    Separate projections of query, key and value (`kdim`) become `query` and `key_value`.
+    """
+    renamed = _renamed(state, "multihead_attn", lambda norms: {**PARTS, **norms})
+    made: dict[str, Tensor] = {}
+    for name, tensor in renamed.items():
+        prefix, leaf = _split(name, (*LEAVES, "q_proj_weight", "k_proj_weight", "v_proj_weight"))
+        if leaf == "q_proj_weight":
+            made[f"{prefix}query.weight"] = tensor
+        elif leaf == "k_proj_weight":
+            made[f"{prefix}key_value.weight"] = torch.cat((tensor, renamed[f"{prefix}v_proj_weight"]))
+        elif leaf == "in_proj_bias" and f"{prefix}q_proj_weight" in renamed:
+            width = renamed[f"{prefix}q_proj_weight"].shape[0]
+            made[f"{prefix}query.bias"], made[f"{prefix}key_value.bias"] = tensor[:width], tensor[width:]
+        elif leaf != "v_proj_weight":
+            made[prefix + LEAVES.get(leaf, leaf)] = tensor
+    return made
+
+
+@checked
+def state_to_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dict of one of Regard's layers, or of a stack of them, under torch's names."""
+    renamed = _renamed(state, "crossing", lambda norms: {ours: t for t, ours in (PARTS | norms).items()})
+    back = {ours: theirs for theirs, ours in LEAVES.items()}
+    made: dict[str, Tensor] = {}
+    for name, tensor in renamed.items():
+        prefix, leaf = _split(
+            name, (*back, "query.weight", "query.bias", "key_value.weight", "key_value.bias")
+        )
+        if leaf == "query.weight":
+            made[f"{prefix}q_proj_weight"] = tensor
+        elif leaf == "key_value.weight":
+            made[f"{prefix}k_proj_weight"], made[f"{prefix}v_proj_weight"] = tensor.chunk(2)
+        elif leaf == "query.bias":
+            made[f"{prefix}in_proj_bias"] = torch.cat((tensor, renamed[f"{prefix}key_value.bias"]))
+        elif leaf != "key_value.bias":
+            made[prefix + back.get(leaf, leaf)] = tensor
+    return made
+
+
+def _renamed(
+    state: State, crossing: str, names_of: Callable[[dict[str, str]], dict[str, str]]
+) -> dict[str, Tensor]:
+    """The parts of each layer renamed; a layer with cross-attention has a decoder's norms."""
+    decoders = {name.partition(f"{crossing}.")[0] for name in state if f"{crossing}." in name}
+    parts = re.compile(rf"((?:.*\.)?)({'|'.join(map(re.escape, names_of(DECODER_NORMS)))})\.(.+)")
+    made = {}
+    for name, tensor in state.items():
+        if found := parts.fullmatch(name):
+            prefix, part, leaf = found.groups()
+            names = names_of(DECODER_NORMS if prefix in decoders else ENCODER_NORMS)
+            name = f"{prefix}{names[part]}.{leaf}"
+        made[name] = tensor
+    return made
+
+
+def _split(name: str, leaves: tuple[str, ...]) -> tuple[str, str]:
+    """What comes before one of the leaves, and that leaf; everything is the leaf where it is none of them."""
+    for leaf in leaves:
+        if name == leaf or name.endswith(f".{leaf}"):
+            return name[: -len(leaf)], leaf
+    return "", name
+
+
+def _loaded(made: Any, state: State, like: nn.Module) -> Any:
+    """A new module with these tensors, in the mode, type and place of another."""
+    first = next(like.parameters())
+    made.to(first).load_state_dict(state)
+    return made.train(like.training)
+
+
+def _need(holds: bool, what: str, got: object) -> None:
+    if not holds:
+        raise ArgumentError(f"a layer to convert must have {what}, as the other side knows none, got {got}")
+
+
+# --- attention ---------------------------------------------------------------------------------------------
+
+
+def _attention_from(module: nn.MultiheadAttention) -> MultiHeadAttention:
+    _need(module.bias_k is None, "no add_bias_kv", True)
+    _need(not module.add_zero_attn, "no add_zero_attn", True)
+    _need(module.kdim == module.vdim, "one width of key and value", f"{module.kdim} and {module.vdim}")
+    return MultiHeadAttention(
+        module.embed_dim, module.num_heads, bias=module.out_proj.bias is not None, dropout=module.dropout,
+        source_width=None if module._qkv_same_embed_dim else module.kdim,
+    )  # fmt: skip
+
+
+def _attention_to(module: MultiHeadAttention, *, causal: bool = False) -> nn.MultiheadAttention:
+    plain = module.heads == module.kv_heads and module.head_dim == module.value_dim
+    _need(plain, "one head_dim for queries, keys and values, and kv_heads = heads", module.extra_repr())
+    width = module.heads * module.head_dim
+    _need(width == module.width == module.output.out_features, "heads · head_dim = width", f"{width}")
+    for name in ("mask", "positions", "query_norm", "score", "scale", "softcap", "sink_logit"):
+        value = getattr(module, name)
+        _need(value is None or (name == "mask" and causal and isinstance(value, Causal)), f"no {name}", value)
+    return nn.MultiheadAttention(
+        module.width, module.heads, module.dropout, bias=module.output.bias is not None, batch_first=True,
+        kdim=module.source_width, vdim=module.source_width,
+    )  # fmt: skip
+
+
+# --- layers ------------------------------------------------------------------------------------------------
+
+
+def _layer_from(
+    module: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer,
+) -> EncoderLayer | DecoderLayer:
+    _attention_from(module.self_attn)
+    kind = EncoderLayer if isinstance(module, nn.TransformerEncoderLayer) else DecoderLayer
+    return kind(
+        module.linear1.in_features,
+        module.self_attn.num_heads,
+        module.linear1.out_features,
+        norm="pre" if module.norm_first else "post",
+        activation=_activation(module),
+        dropout=module.dropout1.p,
+        inner_dropout=module.dropout.p,
+        bias=module.linear1.bias is not None,
+        epsilon=module.norm1.eps,
+    )
+
+
+def _activation(module: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> Activation:
+    function: Any = module.activation
+    if function is F.relu or isinstance(function, nn.ReLU):
+        return "relu"
+    tanh = getattr(function, "keywords", {}).get("approximate") or getattr(function, "approximate", "none")
+    if F.gelu in (function, getattr(function, "func", None)) or isinstance(function, nn.GELU):
+        return "gelu_tanh" if tanh == "tanh" else "gelu"
+    raise ArgumentError(f"the activation of a layer to convert must be ReLU or GELU, got {function!r}")
+
+
+def _layer_to(module: Layer) -> nn.TransformerEncoderLayer | nn.TransformerDecoderLayer:
+    decodes = isinstance(module, DecoderLayer)
+    _attention_to(module.attention, causal=decodes)
+    feedforward, norm = module.feedforward, module.attention_norm
+    _need(feedforward.activation not in GATED, "no gate", feedforward.activation)
+    _need(isinstance(norm, nn.LayerNorm), 'norms of kind "layer"', type(norm).__name__)
+    if isinstance(module, DecoderLayer):
+        _need(module.crossing is not None, "cross-attention", None)
+        assert module.crossing is not None
+        source = module.crossing.source_width
+        _need(source is None, "a source of its own width", source)
+    kind = nn.TransformerDecoderLayer if decodes else nn.TransformerEncoderLayer
+    made = kind(
+        module.attention.width,
+        module.attention.heads,
+        feedforward.outer.in_features,
+        dropout=module.attention.output_dropout.p,
+        activation=FUNCTIONS[feedforward.activation],
+        layer_norm_eps=cast(nn.LayerNorm, norm).eps,
+        batch_first=True,
+        norm_first=module.order == "pre",
+        bias=feedforward.outer.bias is not None,
+    )
+    made.dropout.p = made.self_attn.dropout = module.attention.dropout
+    if isinstance(made, nn.TransformerDecoderLayer):
+        made.multihead_attn.dropout = module.attention.dropout
+    return made

@@ -1,0 +1,246 @@
+"""How heads came to be, as a page without a script: the loss, statistics of every head along the steps, its maps.
+
+Knows which figures tell a history, and in which order; `regard.draw` knows how to draw them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard import draw
+from regard.checks.arguments import checked
+from regard.errors import RecordError
+from regard.page import embed
+from regard.page.changes import Change, changes, entropy_of, largest, names
+from regard.page.describe import words
+from regard.page.frame import count, fill, page, pairs, text
+from regard.record.history import History
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ENTROPY = (
+    "How spread out the attention of each head is, query by query: 0 where it looks at a single token. "
+    "A line that falls is a head that learns where to look."
+)
+MAPS = (
+    "One map per step, with the queries down and the keys across: the stronger the color, the larger the weight. "
+    "The colors of a head mean the same at all steps."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One model of a page.
+
+    Attributes:
+        title: its heading. history: as `regard.training.train` kept it.
+        loss: step → training loss; None or empty: no curve.
+    """
+
+    title: str
+    history: History
+    loss: Mapping[int, float] | None = None
+
+
+@checked
+def history(history: History, *, title: str, loss: Mapping[int, float] | None = None) -> str:
+    """One self-contained HTML page that tells how the heads of a model came to be.
+
+    It holds the loss, the entropy and the other statistics of every head along the steps, and the maps of every head.
+    It loads nothing, needs no script, and 48 heads with maps of sixteen steps are less than 6 MB.
+
+    Args:
+        history: as `regard.training.train` kept it.
+        title: what was trained.
+        loss: step → training loss, as in `Run.losses`.
+
+    Raises:
+        RecordError: the history is empty.
+        MissingPackageError: matplotlib is not installed.
+    """
+    return histories([Part(title, history, loss)], title=title)
+
+
+@checked
+def histories(parts: Sequence[Part], *, title: str) -> str:
+    """`history` of several models on one page, one after the other, with a list of them at its top.
+
+    Raises:
+        RecordError: there is none, or one is empty.
+    """
+    if not parts or not all(part.history.steps and part.history.layers for part in parts):
+        raise RecordError(
+            "a page of histories must have one at least, each of at least one step and one layer, got none"
+        )
+    several = len(parts) > 1
+    links = "".join(f'<a href="#history-{i}">{text(part.title)}</a>' for i, part in enumerate(parts))
+    body = fill(
+        "history",
+        {
+            "title": text(title),
+            "lede": _lede([part.history for part in parts]),
+            "contents": f'<nav class="contents" aria-label="Models">{links}</nav>' if several else "",
+            "histories": "".join(_part(part, i, several) for i, part in enumerate(parts)),
+        },
+    )
+    return page(title, body, styles=("page", "history"))
+
+
+def drawings(history: History, loss: Mapping[int, float] | None = None) -> Iterator[tuple[str, Figure]]:
+    """The figures of a history, each with a name for its file."""
+    if loss:
+        yield "loss", _losses(loss, title="loss")
+    if roles := _roles(history):
+        yield "roles", roles
+    for name in history.statistics:
+        yield name.replace("_", "-"), draw.history(history, name)
+    for place, layer in enumerate(history.layers if history.pictured else ()):
+        name = re.sub(r"[^\w.-]", "_", layer.name)
+        for head in range(layer.heads):
+            yield f"{place}-{name}-head-{head}", draw.strip(history, place, head)
+
+
+def _lede(each: Sequence[History]) -> str:
+    heads = sum(layer.heads for history in each for layer in history.layers)
+    first, last = min(history.steps[0] for history in each), max(history.steps[-1] for history in each)
+    begun = "before the first update" if first == 0 else f"step {first:,}"
+    return (
+        f"A head is not made with a habit: it learns one. This page shows how {count(heads, 'head')} came to be, from "
+        f"{begun} to step {last:,} of training. <b>At each of the steps the model read the same texts again.</b>"
+    )
+
+
+def _part(part: Part, number: int, several: bool) -> str:
+    """One model: what it is, and its panels."""
+    panels = [
+        ("What the model learned", *_learned(part.loss)),
+        ("What each head does", *_does(part.history)),
+        ("How focused each head is", *_focus(part.history)),
+        ("More numbers of every head", *_others(part.history)),
+        ("The maps of every head", *_maps(part.history)),
+    ]
+    level = "h3" if several else "h2"
+    shown = "".join(
+        f'<section class="panel"><{level}>{heading}</{level}><p class="hint">{hint}</p>{content}</section>'
+        for heading, hint, content in panels
+        if hint
+    )
+    heading = f"<h2>{text(part.title)}</h2>" if several else ""
+    facts = f'<dl class="facts">{pairs(_facts(part.history))}</dl>'
+    return f'<article id="history-{number}">{heading}{facts}{shown}</article>'
+
+
+def _facts(history: History) -> list[tuple[str, str]]:
+    heads = {layer.heads for layer in history.layers}
+    total = count(sum(layer.heads for layer in history.layers), "head")
+    each = f" × {count(heads.pop(), 'head')}" if len(heads) == 1 else f", {total}"
+    return [
+        ("Heads", f"{count(len(history.layers), 'layer')}{each}"),
+        ("Training", f"steps {history.steps[0]:,} to {history.steps[-1]:,}"),
+        ("Looked at", count(len(history.steps), "time")),
+        ("Maps", f"at {len(history.pictured)} of these steps" if history.pictured else "none"),
+    ]
+
+
+def _learned(loss: Mapping[int, float] | None) -> tuple[str, str]:
+    if not loss:
+        return "", ""
+    (first, begun), (last, ended) = min(loss.items()), max(loss.items())
+    caption = f"From {begun:.3g} at step {first:,} to {ended:.3g} at step {last:,}."
+    hint = (
+        "The training loss, the mean over the steps since the point before. Does it fall where heads change?"
+    )
+    return hint, _drawn(embed.figure(_losses(loss), caption))
+
+
+def _losses(loss: Mapping[int, float], title: str = "") -> Figure:
+    steps = sorted(loss)
+    values = [loss[step] for step in steps]
+    logs = "x" * (steps[0] > 0) + "y" * (min(values) > 0)
+    line = {"training loss": (steps, values)}
+    return draw.series([draw.Panel("", "step of training", "loss", line, logs)], title=title)
+
+
+def _does(history: History) -> tuple[str, str]:
+    made = _roles(history, title="")
+    hint = (
+        "Where most of its attention goes, in a word. Where the color changes, the head does something new."
+    )
+    return ("", "") if made is None else (hint, _drawn(embed.figure(made, "")))
+
+
+def _roles(history: History, title: str | None = None) -> Figure | None:
+    """The roles of the heads; None where a statistic that they are told by was not kept."""
+    try:
+        return draw.roles(history, title=title)
+    except RecordError:
+        return None
+
+
+def _focus(history: History) -> tuple[str, str]:
+    name = entropy_of(history)
+    if name is None:
+        return "", ""
+    return ENTROPY, _drawn(embed.figure(draw.history(history, name, title=""), _most(history, name)))
+
+
+def _others(history: History) -> tuple[str, str]:
+    """A fold for each statistic."""
+    told = words(history.statistics, history.parameters)
+    shown = [name for name in history.statistics if name != entropy_of(history)]
+    folds = (
+        f"<details><summary><b>{text(told[name]['title'])}</b> {text(told[name]['meaning'])}</summary>"
+        f"{_drawn(embed.figure(draw.history(history, name, title=''), _most(history, name), small=True))}</details>"
+        for name in shown
+    )
+    return "Open one to see it along the steps." if shown else "", "".join(folds)
+
+
+def _most(history: History, name: str) -> str:
+    """The head in which a statistic changed most, as a sentence."""
+    found = largest(history, name)
+    if found is None or len(history.steps) == 1:
+        return ""
+    layer, head, (first, last) = found
+    return f"Changed most: {layer}, head {head}, from {first:.2f} to {last:.2f}."
+
+
+def _maps(history: History) -> tuple[str, str]:
+    """A fold for each layer, the first of them open, with the maps of its heads."""
+    if not history.pictured:
+        return "The history has none: a monitor keeps them with cells=32.", ""
+    told, became = words(history.statistics, history.parameters), changes(history)
+    folds = []
+    for place, layer in enumerate(names(history)):
+        own = became[history.heads_of(place)]
+        strips = "".join(
+            embed.figure(
+                draw.strip(history, place, each.head, title=""),
+                f"Head {each.head}{_became(each, told)}",
+                alt=f"Maps of {layer}, head {each.head}, at the steps {', '.join(map(str, history.pictured))}",
+                small=True,
+            )
+            for each in own
+        )
+        folds.append(
+            f"<details{' open' * (place == 0)}><summary><b>{text(layer)}</b> {count(len(own), 'head')}</summary>"
+            f"{_drawn(strips, 'strips')}</details>"
+        )
+    return MAPS, "".join(folds)
+
+
+def _became(change: Change, told: Mapping[str, Mapping[str, str]]) -> str:
+    """What a head's caption says of its numbers: ": entropy 0.91 → 0.12, previous 0.03 → 0.88"."""
+    named = [("entropy", change.entropy)] if change.entropy else []
+    named += [(told[change.name]["title"], change.share)] if change.name else []
+    said = ", ".join(f"{name} {first:.2f} → {last:.2f}" for name, (first, last) in named)
+    return f": {said}" if said else ""
+
+
+def _drawn(pictures: str, more: str = "") -> str:
+    """Pictures on the ground of the page, in the dark too: their colors are those of `regard.draw`."""
+    return f'<div class="figures drawn {more}">{pictures}</div>'

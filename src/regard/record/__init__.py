@@ -1,0 +1,8 @@
+"""What was seen in forward passes: a record of one, a profile of many, a history of a training."""
+
+from regard.record.call import Call
+from regard.record.history import History
+from regard.record.profile import Profile
+from regard.record.record import Record, load
+
+__all__ = ["Call", "History", "Profile", "Record", "load"]

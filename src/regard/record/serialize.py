@@ -1,0 +1,260 @@
+"""A call as JSON and tensors, and back, with every type, shape and number checked.
+
+Knows the fields of a call and of a spec; it knows no files, and trusts nothing that it unpacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import MaskError, RecordError
+from regard.masks import pack as pack_mask
+from regard.masks import unpack as unpack_mask
+from regard.record.call import Call
+from regard.record.folder import entry
+from regard.record.segments import Part
+from regard.shapes import FLOATS, Sizes
+from regard.spec import Spec
+from regard.spec.bias import Alibi, Bias, Dense, Logarithm, Relative
+from regard.statistics.observation import COLUMNS, ROWS, Map, Top
+
+BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Relative, "logarithm": Logarithm}
+WITHOUT_TENSOR = ("logarithm",)
+CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
+LARGEST = 1 << 40  # no size, position or count of a real call is beyond
+MOST_HEADS = 1 << 16
+WAY_OUT = 'watch without keep="vectors" to save this record'
+VECTORS = ("output", "query", "key")
+ABOUT_ROWS = ("row_sum", "padded")
+MAP, TOP = ("total", "peak", "rows"), ("weights", "keys")
+NUMBERS = (torch.int64,)
+STATISTICS = (torch.float32, torch.float64)
+
+
+def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The call as a dict for JSON and its tensors by name.
+
+    Raises:
+        RecordError: its mask or its bias is a function, which no file can hold.
+    """
+    plain = {name: getattr(call, name) for name in (*VECTORS, *ROWS, *COLUMNS, *ABOUT_ROWS)}
+    tensors = {name: tensor for name, tensor in plain.items() if tensor is not None}
+    tensors |= {f"groups.{place}": mass for place, mass in enumerate(call.groups.values())}
+    if call.map is not None:
+        tensors |= {f"map.{name}": getattr(call.map, name) for name in MAP}
+    if call.top is not None:
+        tensors |= {f"top.{name}": getattr(call.top, name) for name in TOP}
+    parts = []
+    for place, part in enumerate(call.own_parts):
+        spec, own = _pack_spec(part.spec, call.layer)
+        parts.append({"queries": part.queries, "keys": part.keys, "spec": spec})
+        tensors |= {f"parts.{place}.{name}": tensor for name, tensor in own.items()}
+    names = ("layer", "kind", "seen", "offset", "steps", "engine", "parameters", "placed", "padding")
+    body = {name: getattr(call, name) for name in names} | {"sizes": asdict(call.sizes)}
+    grid = (
+        None if call.map is None else {n: getattr(call.map, n) for n in ("cell", "queries", "keys", "offset")}
+    )
+    return body | {"groups": list(call.groups), "map": grid, "parts": parts}, tensors
+
+
+def _pack_spec(spec: Spec, layer: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        mask, tensors = (None, {}) if spec.mask is None else pack_mask(spec.mask)
+    except MaskError as error:
+        raise RecordError(f"{layer}: its mask cannot be saved, {error}: {WAY_OUT}") from None
+    if spec.sink_logit is not None:
+        tensors["sink_logit"] = spec.sink_logit
+    bias = next((name for name, kind in BIASES.items() if type(spec.bias) is kind), None)
+    if spec.bias is not None:
+        if bias is None:
+            raise RecordError(f"{layer}: its score_mod cannot be saved, it is Python code: {WAY_OUT}")
+        if spec.bias.parameter is not None:
+            tensors["bias"] = spec.bias.parameter
+    numbers = {"scale": spec.scale, "offset": spec.offset, "softcap": spec.softcap}
+    return numbers | {"mask": mask, "bias": bias, "sink_logit": spec.sink_logit is not None}, tensors
+
+
+def entries(body: dict[str, Any]) -> list[Any]:
+    """The calls of a record's body, once what is beside them has the right types.
+
+    Raises:
+        RecordError: it has not.
+    """
+    entry(body, "info", dict, "the record")
+    for name in ("tokens", "source_tokens"):
+        rows = entry(body, name, (list, type(None)), "the record") or []
+        if not all(isinstance(row, list) and all(isinstance(token, str) for token in row) for row in rows):
+            raise RecordError(f"the record: {name!r} must be lists of strings")
+    unseen = entry(body, "unseen", dict, "the record")
+    if not all(isinstance(reason, str) for reason in unseen.values()):
+        raise RecordError("the record: 'unseen' must give a reason for each module")
+    calls = entry(body, "calls", list, "the record")
+    assert isinstance(calls, list)
+    return calls
+
+
+def unpack(body: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
+    """The arguments of the call that `pack` took apart.
+
+    Args:
+        body: its dict.
+        tensors: its tensors.
+        where: what to call it in errors.
+
+    Raises:
+        RecordError: a field is missing, of another type, beyond its range, or does not agree with the sizes.
+    """
+    left = dict(tensors)
+    call = {name: entry(body, name, str, where) for name in ("layer", "kind", "seen", "engine", "padding")}
+    for name, known in CHOICES.items():
+        if call[name] not in known:
+            raise RecordError(f"{where}: {name!r} must be one of {', '.join(known)}, got {call[name]!r:.60}")
+    sizes = _sizes(entry(body, "sizes", dict, where), f"{where}.sizes")
+    numbers = {"offset": _number(body, "offset", where, -LARGEST), "steps": _number(body, "steps", where, 1)}
+    placed = entry(body, "placed", bool, where)
+    parameters = entry(body, "parameters", dict, where)
+    for name in parameters:
+        entry(parameters, name, (int, float, bool), f"{where}.parameters")
+    shapes = _shapes(sizes)
+    kept = {name: _take(left, name, shape, where) for name, shape in shapes.items() if name in left}
+    names = entry(body, "groups", list, where)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise RecordError(f"{where}: 'groups' must be different strings, got {names!r:.60}")
+    groups = {name: _take(left, f"groups.{i}", shapes["lse"], where) for i, name in enumerate(names)}
+    grid = _map(entry(body, "map", (dict, type(None)), where), left, sizes, f"{where}.map")
+    top = None
+    if "top.keys" in left:
+        shape = (*shapes["lse"], left["top.keys"].shape[-1] if left["top.keys"].ndim else 0)
+        top = Top(_take(left, "top.weights", shape, where), _take(left, "top.keys", shape, where))
+    parts = _parts(entry(body, "parts", list, where), left, sizes, where)
+    if left:
+        raise RecordError(f"{where}: holds what no call has: {', '.join(sorted(left)):.200}")
+    spec = parts[0].spec if parts else None
+    more = {
+        "spec": spec,
+        "parts": parts if len(parts) > 1 else (),
+        "parameters": parameters,
+        "placed": placed,
+    }
+    return call | numbers | kept | more | {"sizes": sizes, "groups": groups, "map": grid, "top": top}
+
+
+@contextmanager
+def _trying(where: str) -> Iterator[None]:
+    """Whatever a hostile value makes a constructor say becomes a RecordError."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except Exception as error:
+        raise RecordError(f"{where}: {error}") from error
+
+
+def _number(body: Any, name: str, where: str, least: int = 0, most: int = LARGEST) -> int:
+    number = entry(body, name, int, where)
+    if not least <= number <= most:
+        raise RecordError(f"{where}: {name!r} must be from {least} to {most}, got {number}")
+    assert isinstance(number, int)
+    return number
+
+
+def _sizes(body: dict[str, Any], where: str) -> Sizes:
+    most = {"batch": MOST_HEADS, "heads": MOST_HEADS, "kv_heads": MOST_HEADS}
+    names = [item.name for item in fields(Sizes)]
+    sizes = Sizes(**{name: _number(body, name, where, 0, most.get(name, LARGEST)) for name in names})
+    heads, kv_heads = sizes.heads, sizes.kv_heads
+    if kv_heads == 0 or heads % kv_heads:
+        raise RecordError(f"{where}: heads must be a multiple of kv_heads, got {heads} and {kv_heads}")
+    return sizes
+
+
+def _shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """The shape of each plain tensor of a call."""
+    row, column = (sizes.batch, sizes.heads, sizes.queries), (sizes.batch, sizes.heads, sizes.keys)
+    shapes: dict[str, tuple[int, ...]] = {
+        "output": (*row, sizes.value_dim),
+        "query": (*row, sizes.dim),
+        "key": (sizes.batch, sizes.kv_heads, sizes.keys, sizes.dim),
+    }
+    shapes |= {"row_sum": row, "padded": (sizes.batch, sizes.queries)}
+    return shapes | dict.fromkeys(ROWS, row) | dict.fromkeys(COLUMNS, column)
+
+
+def _take(left: dict[str, Tensor], name: str, shape: tuple[int, ...], where: str) -> Tensor:
+    """Take out a tensor of this shape, of the type that its name asks for."""
+    if name not in left:
+        raise RecordError(f"{where}: the tensor {name!r} is missing")
+    tensor = left.pop(name)
+    if tuple(tensor.shape) != shape:
+        raise RecordError(f"{where}: {name!r} must be {shape}, got {tuple(tensor.shape)}")
+    types: tuple[torch.dtype, ...] = STATISTICS
+    if name == "padded":
+        types = (torch.bool,)
+    elif name in ("argmax", "allowed", "top.keys"):
+        types = NUMBERS
+    elif name in VECTORS:
+        types = FLOATS
+    if tensor.dtype not in types:
+        raise RecordError(f"{where}: {name!r} must be {' or '.join(map(str, types))}, got {tensor.dtype}")
+    return tensor
+
+
+def _map(body: dict[str, Any] | None, left: dict[str, Tensor], sizes: Sizes, where: str) -> Map | None:
+    if body is None:
+        return None
+    cell, offset = _number(body, "cell", where, 1), _number(body, "offset", where, -LARGEST)
+    queries, keys = _number(body, "queries", where), _number(body, "keys", where)
+    missing = [name for name in MAP if f"map.{name}" not in left]
+    if missing:
+        raise RecordError(f"{where}: the tensors {', '.join(missing)} are missing")
+    total, peak, rows = (left.pop(f"map.{name}") for name in MAP)
+    if (*total.shape[:2], queries, keys) != (sizes.batch, sizes.heads, sizes.queries, sizes.keys):
+        raise RecordError(f"{where}: must have the sizes of its call, {sizes}")
+    if {total.dtype, peak.dtype} - set(STATISTICS) or rows.dtype not in (*NUMBERS, *STATISTICS):
+        raise RecordError(
+            f"{where}: must be float32 or float64, got {total.dtype}, {peak.dtype}, {rows.dtype}"
+        )
+    with _trying(where):
+        return Map(total=total, peak=peak, rows=rows, cell=cell, queries=queries, keys=keys, offset=offset)
+
+
+def _parts(bodies: list[Any], left: dict[str, Tensor], sizes: Sizes, where: str) -> tuple[Part, ...]:
+    parts = []
+    for place, body in enumerate(bodies):
+        here, prefix = f"{where}.parts[{place}]", f"parts.{place}."
+        own = {name.removeprefix(prefix): left.pop(name) for name in list(left) if name.startswith(prefix)}
+        queries, keys = _number(body, "queries", here), _number(body, "keys", here, most=sizes.keys)
+        of = replace(sizes, queries=queries, keys=keys)
+        parts.append(Part(queries, keys, _spec(entry(body, "spec", dict, here), own, of, here)))
+    if parts and sum(part.queries for part in parts) != sizes.queries:
+        raise RecordError(f"{where}: its parts must have {sizes.queries} queries together")
+    return tuple(parts)
+
+
+def _spec(body: dict[str, Any], own: dict[str, Tensor], sizes: Sizes, where: str) -> Spec:
+    scale = entry(body, "scale", float, where)
+    softcap = entry(body, "softcap", (float, type(None)), where)
+    offset = _number(body, "offset", where, -LARGEST)
+    kind = entry(body, "bias", (str, type(None)), where)
+    packed = entry(body, "mask", (dict, type(None)), where)
+    given = {
+        "bias": kind not in (None, *WITHOUT_TENSOR),
+        "sink_logit": entry(body, "sink_logit", bool, where),
+    }
+    if any(there != (name in own) for name, there in given.items()) or (
+        kind is not None and kind not in BIASES
+    ):
+        raise RecordError(
+            f"{where}: 'bias' must be null or one of {', '.join(BIASES)}, 'sink_logit' true or false, each with its "
+            f"tensor, got {kind!r:.60} and {given['sink_logit']}"
+        )
+    with _trying(where):
+        bias = None if kind is None else BIASES[kind](*(own[name] for name in ("bias",) if given[name]))
+        mask = None if packed is None else unpack_mask(packed, own)
+        return Spec.of(sizes, mask, bias, scale, softcap, own.get("sink_logit"), align=offset)

@@ -1,0 +1,107 @@
+"""The table of heads: every statistic of every call, averaged over its valid queries.
+
+Knows how statistics are averaged; it does not know where calls come from. The entropy fraction leaves out queries with
+one choice, and a learned sink is one choice more; the received share is a mean over the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.errors import require
+from regard.record.call import Call
+from regard.statistics.observation import ROWS
+from regard.statistics.table import SHARES
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Sums = dict[str, tuple[Tensor, Tensor]]
+
+
+def sums(call: Call) -> Sums:
+    """Sum and weight of each statistic, one of each per head: their quotient is the mean.
+
+    Returns:
+        Name → two float64 tensors `(heads,)`, on the CPU. Groups are named `group.<name>`.
+
+    Raises:
+        RecordError: row statistics were kept, but not which queries are valid.
+    """
+    result: Sums = {}
+    kept = call.kept()
+    valid = call.valid().cpu() if kept else torch.empty(0)
+    for name in kept:
+        result[name if name in ROWS else f"group.{name}"] = _sum(call.rows(name), valid)
+    if call.entropy is not None and call.allowed is not None:
+        choices = call.allowed.cpu() + int(bool(call.parameters.get("sink_logit", False)))
+        fraction = call.entropy.detach().cpu() / choices.log()
+        result["entropy_fraction"] = _sum(fraction, valid & (choices > 1))
+    if call.received is not None:
+        total = call.received.sum(-1, keepdim=True)
+        share = pad(call.received / total, (0, 1)).amax(-1, keepdim=True)  # one more key: there may be none
+        result["received_share"] = _sum(share, total.cpu() > 0)
+    return result
+
+
+def _sum(values: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    total = torch.where(valid, values.detach().cpu().double(), 0.0).sum((0, 2))
+    return total, valid.sum((0, 2)).double()
+
+
+def means(summed: Sums, names: Iterable[str], heads: int) -> dict[str, np.ndarray]:
+    """The means of the named statistics, `(heads,)` each: NaN where not kept, 0 where no query was valid."""
+    nothing = torch.full((heads,), torch.nan, dtype=torch.float64), torch.ones(heads)
+    pairs = {name: summed.get(name, nothing) for name in names}
+    return {name: (total / weight.clamp(min=1)).numpy() for name, (total, weight) in pairs.items()}
+
+
+def names_of(several: Iterable[Sums]) -> list[str]:
+    """The statistics of a table in order: the rows of `regard.statistics.TABLE`, groups, shares."""
+    groups = {name: None for summed in several for name in summed if name.startswith("group.")}
+    return [*ROWS, *groups, *SHARES]
+
+
+def identity(layer: str, kind: str, heads: int, **numbers: int | np.ndarray) -> dict[str, np.ndarray]:
+    """The columns that say which heads a part of the table is about; `numbers` are for all or one each."""
+    text = {"layer": np.full(heads, layer, object), "kind": np.full(heads, kind, object)}
+    given = {name: np.full(heads, number) for name, number in numbers.items()}
+    return text | {"head": np.arange(heads)} | given
+
+
+def frame(parts: Sequence[dict[str, np.ndarray]], empty: dict[str, np.ndarray]) -> DataFrame:
+    """One table of the parts, one below the other; with no part, the columns of `empty`.
+
+    Raises:
+        MissingPackageError: pandas is not installed.
+    """
+    pandas = require("pandas", extra="table")
+    columns = {name: np.concatenate([part[name] for part in parts or [empty]]) for name in empty}
+    return pandas.DataFrame(columns).astype({"layer": "str", "kind": "str"})
+
+
+def table(calls: Sequence[Call]) -> DataFrame:
+    """One row per call and head, in that order.
+
+    Columns: `layer`, `kind` ("self" or "cross"), `head`, `call` (place in the record), `queries`, `keys`
+    (sizes), the mean of every row statistic over the valid queries of the whole batch, `group.<name>` for
+    each named group of keys, `entropy_fraction`, `received_share`. A statistic that was not kept is NaN.
+
+    Raises:
+        MissingPackageError: pandas is not installed.
+        RecordError: row statistics were kept, but not which queries are valid.
+    """
+    summed = [sums(call) for call in calls]
+    names = names_of(summed)
+    parts = []
+    for place, (call, own) in enumerate(zip(calls, summed, strict=True)):
+        heads, queries, keys = call.sizes.heads, call.sizes.queries, call.sizes.keys
+        which = identity(call.layer, call.kind, heads, call=place, queries=queries, keys=keys)
+        parts.append(which | means(own, names, heads))
+    return frame(parts, identity("", "", 0, call=0, queries=0, keys=0) | means({}, names, 0))

@@ -1,0 +1,50 @@
+"""The tasks on an input of one's own: what a trained model answers, and where its attention was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from regard.errors import ArgumentError
+from regard.tasks.common.result import Looked
+
+__all__ = ["LOOKED", "Looked", "look"]
+
+LOOKED = ("translate", "bottleneck", "answer", "summarize", "caption")
+"""The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
+
+
+def look(
+    task: str, given: str | Path | None = None, *, model: str | None = None, into: str | None = None
+) -> Looked:
+    """Run a trained model of a task on an input.
+
+    Args:
+        task: one of `LOOKED`.
+        given: a text; a picture's file for "caption"; None: an example.
+        model: one of the task's; None: the one whose attention reads best.
+        into: for translations, "fr" (which None is) or "de".
+
+    Raises:
+        ArgumentError: an input that is not of the task; says what is.
+        ModelError: the package does not bring the model.
+    """
+    if task not in LOOKED:
+        raise ArgumentError(f"the task must be one of {', '.join(LOOKED)}, got {task!r}")
+    translates = task in ("translate", "bottleneck")
+    if into is not None and not translates:
+        raise ArgumentError(f"into (--to) must be left out, as {task} has no other language, got {into!r}")
+    # Models need transformers, which takes seconds to import: a task is imported where it is asked for.
+    if task == "caption":
+        from regard.tasks.caption import look as caption
+
+        return caption.look(None if given is None else Path(given), model=model)
+    if isinstance(given, Path):
+        raise ArgumentError(f"{task} must be given its text, got the path {str(given)!r}")
+    if translates:
+        from regard.tasks.translate import look as translate
+
+        return translate.look(given, task=task, model=model, into="fr" if into is None else into)
+    from regard.tasks.answer import look as answer
+    from regard.tasks.summarize import look as summarize
+
+    return (answer if task == "answer" else summarize).look(given, model=model)

@@ -1,0 +1,76 @@
+"""A task's card as a page to read: what it was trained on and how, what was measured, what its attention shows.
+
+Knows cards as `Task.run` writes them; the words about data are those of the documentation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from regard.tasks.common.task import Card
+
+NAMED = (
+    "max_steps", "batch_size", "learning_rate", "lr_scheduler_type", "warmup_ratio", "weight_decay", "precision", "seed"
+)  # fmt: skip
+SHOWN = {
+    "attention.png": "What attention did on an example that `regard look` shows.",
+    "history.png": "How each head came to be: its entropy along the training.",
+    "bottleneck.png": "Accuracy against length; where there are several seeds, the tint is their range.",
+}
+
+
+def text(task: str, about: str, cards: Sequence[Card], pictures: Sequence[str]) -> str:
+    """The page, in Markdown.
+
+    Args:
+        task: its name. about: what the data are, in Markdown. cards: of each model that is kept.
+        pictures: file names beside the page, of `SHOWN`.
+    """
+    parts = [f"# {task}", about.strip()]
+    parts += [f"## {card['model']}\n\n{_of_model(card)}" for card in cards]
+    parts += [f"![{SHOWN[name]}]({name})\n\n{SHOWN[name]}" for name in pictures]
+    commands = "\n".join(f"{card['command']}" for card in cards)
+    parts.append(
+        f"## Again\n\n```\n{commands}\nregard train {task} --evaluate   # these scores, from the weights kept here\n```"
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_model(card: Card) -> str:
+    training = card["training"]
+    recipe = training["recipe"]
+    settings = ", ".join(f"{name} {recipe[name]}" for name in NAMED)
+    since = f" from step {training['resumed']:,} on" if training.get("resumed") else ""
+    rows = [
+        ("parameters", f"{card['parameters']:,}"),
+        ("recipe", settings),
+        (
+            "trained in",
+            f"{training['seconds']:,.0f} s{since}, {training['threads']} thread(s), {training['machine']}",
+        ),
+        ("held-out examples", f"{card['held_out_examples']:,}"),
+    ]
+    body = "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
+    scores = "\n".join(
+        f"| {name} | {value} | {interval} |" for name, value, interval in lines(card["scores"])
+    )
+    return f"{body}\n\n| measured on held-out data | | 95 % interval |\n|---|---|---|\n{scores}"
+
+
+def lines(scores: Mapping[str, Any], before: str = "") -> list[tuple[str, str, str]]:
+    """A card's scores as lines of name, value and interval; of inner dicts too, with the names before them."""
+    if "score" in scores:
+        where = " ".join(f"{key} {scores[key]}" for key in ("layer", "head") if key in scores)
+        interval = " – ".join(f"{bound:.3f}" for bound in scores.get("interval", ()))
+        return [(f"{before} ({where})" if where else before, f"{scores['score']:.3f}", interval)]
+    found: list[tuple[str, str, str]] = []
+    for name, value in scores.items():
+        full = f"{before} {name}".strip().replace("_", " ")
+        if isinstance(value, dict):
+            found += lines(value, full)
+        elif isinstance(value, list):
+            found.append((full, " ".join(f"{each:.2f}" for each in value), ""))
+        else:
+            found.append((full, f"{value:.3f}" if isinstance(value, float) else str(value), ""))
+    return found

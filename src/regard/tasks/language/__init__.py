@@ -1,0 +1,1 @@
+"""Python's standard library, token by token; the truth are n-grams counted on it."""

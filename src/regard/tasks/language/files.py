@@ -1,0 +1,70 @@
+"""Python's source files: which are worth learning from, and which are held out.
+
+Knows the file system; knows no tokens.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sysconfig
+from collections.abc import Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.tasks.common.split import held_out
+
+ONE_IN = 20  # files that are held out
+
+# Tests repeat themselves; encodings and pydoc_data are tables and manual pages; the rest is not its own.
+SKIPPED = {
+    *("test", "tests", "testing", "idle_test", "lib2to3", "encodings", "pydoc_data"),
+    *("site-packages", "dist-packages", "lib-dynload", "_vendor", "__pycache__"),
+}
+SKIPPED_NAME = re.compile(r"_sysconfigdata.*|.*_pb2")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One source file: its path below the library's root, with forward slashes, and its text."""
+
+    path: str
+    text: str
+
+
+def python_files(root: Path, skipped: Set[str]) -> list[Path]:
+    """The Python files below a folder, sorted, but those in folders of some names, which are not even opened."""
+    found: list[Path] = []
+    for folder, inner, names in os.walk(root):
+        inner[:] = set(inner) - skipped
+        found += [Path(folder) / name for name in names if name.endswith(".py")]
+    return sorted(found)
+
+
+def sources(root: Path) -> list[Source]:
+    """Every Python file below `root` that is worth learning from, sorted by path, each text once."""
+    found: list[Source] = []
+    seen: set[str] = set()
+    for file in python_files(root, SKIPPED):
+        relative = file.relative_to(root)
+        if SKIPPED_NAME.fullmatch(file.stem) or relative.parts[0].startswith("config-"):
+            continue
+        try:
+            text = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        if text.strip() and text not in seen:
+            seen.add(text)
+            found.append(Source(relative.as_posix(), text))
+    return found
+
+
+def is_held_out(path: str) -> bool:
+    """Whether the file at this path (below the library's root) is kept for measuring: one in twenty."""
+    return held_out(path, ONE_IN)
+
+
+def standard_library() -> tuple[list[Source], list[Source]]:
+    """The standard library of the running Python: (files to train on, held-out files)."""
+    files = sources(Path(sysconfig.get_path("stdlib")))
+    return [f for f in files if not is_held_out(f.path)], [f for f in files if is_held_out(f.path)]

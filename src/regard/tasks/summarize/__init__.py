@@ -1,0 +1,1 @@
+"""The sentence of a docstring that says most; the truth is its author's first line."""

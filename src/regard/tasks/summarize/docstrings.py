@@ -1,0 +1,129 @@
+"""What people wrote about their code: summaries and the sentences below them, from the source files of packages.
+
+Knows where packages lie, Python's syntax tree and how docstrings are laid out; knows no task and no split.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import re
+import sys
+import sysconfig
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.tasks.language.files import python_files
+
+SITE = ("site-packages", "dist-packages")
+SKIPPED = {*SITE, "test", "tests", "testing", "__pycache__", "_vendor", "lib-dynload"}
+FEWEST, MOST = 2, 30  # sentences below a summary, so that there is something to choose from
+WORDS = (4, 60)  # in a sentence
+SUMMARY = (4, 25)  # words in a summary
+PER_PACKAGE = 1500  # documents, so that no package is most of the data
+
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
+_MARKUP = re.compile(r":[\w:]+:`~?([^`<]+?)(?: <[^`]*>)?`|`{1,2}([^`]*)`{1,2}|\*\*?([^*\s][^*]*)\*\*?")
+_HEADING = re.compile(
+    r"(args|arguments|parameters?|params|returns?|yields|raises|attributes|methods|examples?|notes?|references?"
+    r"|see also|warnings?|usage|warns|keyword arguments|other parameters|inputs?|outputs?|shape)\s*:?$",
+    re.IGNORECASE,
+)
+_NO_PROSE = re.compile(r">>>|\.\. |^\s*([-*+|=]|\d+[.)]|:\w+|@\w+)|[=|{}<>]|::$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Document:
+    """A docstring.
+
+    Attributes:
+        package: that it is from. name: of what it is about, in its file.
+        summary: its first line. sentences: of the prose below, in order.
+    """
+
+    package: str
+    name: str
+    summary: str
+    sentences: tuple[str, ...]
+
+
+def packages(roots: Iterable[Path] | None = None) -> dict[str, list[Path]]:
+    """The packages of some folders, by name, each with its source files.
+
+    Args:
+        roots: the folders; None: the standard library's and those of what is installed. Of a package that is in two of
+            them, that of the first counts. A module of the standard library is a package of its own.
+    """
+    found: dict[str, list[Path]] = {}
+    for root in _roots() if roots is None else roots:
+        here: dict[str, list[Path]] = {}
+        for file in python_files(root, SKIPPED):
+            here.setdefault(file.relative_to(root).parts[0].removesuffix(".py"), []).append(file)
+        found = here | found
+    return dict(sorted(found.items()))
+
+
+def documents(package: str, files: Iterable[Path]) -> list[Document]:
+    """The docstrings of a package's files that have a summary and enough prose, each text once.
+
+    At most `PER_PACKAGE`, from files in an order that has nothing to do with their names.
+    """
+    found: dict[tuple[str, tuple[str, ...]], Document] = {}
+    for file in sorted(files, key=_scattered):
+        for document in _of_file(package, file):
+            found.setdefault((document.summary, document.sentences), document)
+        if len(found) >= PER_PACKAGE:
+            break
+    return list(found.values())[:PER_PACKAGE]
+
+
+def parse(package: str, name: str, text: str) -> Document | None:
+    """The document that a docstring is; None where it is none: no summary line, or too little prose below it."""
+    paragraphs = re.split(r"\n\s*\n", _without_marks(inspect.cleandoc(text)))
+    summary = paragraphs[0].strip()
+    if "\n" in summary or not _between(SUMMARY, summary) or _NO_PROSE.search(summary):
+        return None
+    sentences: list[str] = []
+    for paragraph in paragraphs[1:]:
+        if _HEADING.match(paragraph.split("\n", 1)[0].strip()):
+            break
+        if paragraph.startswith(" ") or _NO_PROSE.search(paragraph):
+            continue
+        sentences += _SENTENCE.split(" ".join(paragraph.split()))
+    kept = tuple(dict.fromkeys(s for s in sentences if _between(WORDS, s) and s != summary))
+    return Document(package, name, summary, kept[:MOST]) if len(kept) >= FEWEST else None
+
+
+def _of_file(package: str, file: Path) -> Iterator[Document]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes in other people's files
+            tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return  # no file of this Python: there are others
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text and (document := parse(package, getattr(node, "name", file.stem), text)):
+                yield document
+
+
+def _roots() -> list[Path]:
+    """The standard library, and every folder that packages are installed in."""
+    sites = [Path(path) for path in sys.path if Path(path).name in SITE]
+    return list(dict.fromkeys([Path(sysconfig.get_path("stdlib")), *filter(Path.is_dir, sites)]))
+
+
+def _scattered(file: Path) -> str:
+    return hashlib.sha256("/".join(file.parts[-3:]).encode()).hexdigest()
+
+
+def _without_marks(text: str) -> str:
+    return _MARKUP.sub(lambda match: next(filter(None, match.groups()), ""), text)
+
+
+def _between(limits: tuple[int, int], text: str) -> bool:
+    return limits[0] <= len(text.split()) <= limits[1]

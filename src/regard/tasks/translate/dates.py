@@ -1,0 +1,122 @@
+"""Dates, times and numbers in words, where every word is known to tell the day, the month, a digit…
+
+Knows the patterns of Unicode's CLDR (through Babel) and number words (through num2words); knows no task.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import lru_cache
+from types import ModuleType
+from typing import Any
+
+from regard.errors import require
+from regard.tasks.common.tokenizer import Text
+
+STYLES = ("full", "long", "medium")
+MEANINGS = {
+    "E": "weekday", "d": "day", "M": "month", "y": "year", "h": "hour", "H": "hour", "m": "minute", "s": "second",
+    "a": "half", "z": "zone",
+}  # fmt: skip
+BOTH = {"H": ("hour", "half")}  # 15 says what 3 and PM say
+SCALES = {
+    **dict.fromkeys(("hundred", "cent", "cents", "hundert"), "hundred"),
+    **dict.fromkeys(("thousand", "mille", "tausend"), "thousand"),
+}
+FORMS = {"en": {}, "fr": {"vingts": 20}, "de": {"ein": 1}}  # number words that depend on what follows
+MOST = 9999  # the largest number in words
+
+Segment = tuple[str, tuple[str, ...]]
+
+
+def moment(when: datetime, locale: str, style: str, *, date: bool = True, time: bool = False) -> Text:
+    """A date, a time or both, as CLDR has people of a locale write it.
+
+    Args:
+        when: what is written; its time is taken for UTC.
+        locale: such as "en_GB". style: "full", "long" or "medium".
+        date, time: which of them, one at least.
+    """
+    return Text.of(moment_segments(when, locale, style, date=date, time=time))
+
+
+def moment_segments(
+    when: datetime, locale: str, style: str, *, date: bool = True, time: bool = False
+) -> list[Segment]:
+    """The same, as segments of text with what each tells."""
+    show = _dates().DateTimeFormat(when.replace(tzinfo=UTC), _locale(locale))
+    return [
+        (text, ()) if symbol is None else (show[text], BOTH.get(symbol, (MEANINGS[symbol],)))
+        for symbol, text in _pattern(locale, style, date, time)
+    ]
+
+
+def number(value: int, language: str) -> Text:
+    """A number from 0 to 9999 in words: "two hundred and one" tells `hundreds`, `hundred`, nothing, `ones`.
+
+    Args:
+        value: the number. language: "en", "fr" or "de".
+    """
+    assert 0 <= value <= MOST, f"number words are known up to {MOST}, got {value}"
+    text = require("num2words", extra="tasks").num2words(value, lang=language)
+    words, values = _number_words(language)
+    found = words.split(text)  # what is between words, and words, in turn
+    segments: list[Segment] = []
+    for place, part in enumerate(found):
+        after = "".join(found[place + 1 : place + 3])  # what is between, and the next word
+        if place % 2 == 0:
+            segments.append((part, ()))
+        elif part in SCALES:
+            segments.append((part, (SCALES[part],)))
+        elif part == "quatre" and after.startswith("-vingt"):
+            segments.append((part, ("tens",)))  # four twenties
+        else:
+            segments.append((part, _digits(values[part], after.strip())))
+    return Text.of(segments)
+
+
+def _digits(value: int, follows: str) -> tuple[str, ...]:
+    """Which digits a number word tells, before another word."""
+    if follows in SCALES:
+        return (f"{SCALES[follows]}s",)
+    if value < 10:
+        return ("ones",)
+    return ("tens",) if value % 10 == 0 else ("tens", "ones")
+
+
+@lru_cache
+def _number_words(language: str) -> tuple[re.Pattern[str], dict[str, int]]:
+    """What finds the number words of a language, the longest first, and their values."""
+    say = require("num2words", extra="tasks").num2words
+    words = {say(value, lang=language): value for value in (*range(20), *range(20, 100, 10))}
+    values = {word: value for word, value in words.items() if word.isalpha()} | FORMS[language]
+    every = sorted((*values, *SCALES), key=len, reverse=True)
+    return re.compile(f"({'|'.join(every)})"), values
+
+
+@lru_cache
+def _pattern(locale: str, style: str, date: bool, time: bool) -> tuple[tuple[str | None, str], ...]:
+    """A locale's pattern as (symbol, field) and (None, text), in order."""
+    return tuple(_tokens(locale, style, date, time))
+
+
+def _tokens(locale: str, style: str, date: bool, time: bool) -> Iterator[tuple[str | None, str]]:
+    here = _locale(locale)
+    patterns = {"1": here.date_formats[style].pattern, "0": here.time_formats[style].pattern}
+    wanted = str(here.datetime_formats[style]) if date and time else "{1}" if date else "{0}"
+    for between, which in re.findall(r"([^{]*)\{([01])\}", wanted):
+        if between:
+            yield None, between.replace("'", "")
+        for kind, token in _dates().tokenize_pattern(patterns[which]):
+            yield (None, token) if kind == "chars" else (token[0], token[0] * token[1])
+
+
+def _dates() -> ModuleType:
+    return require("babel.dates", extra="tasks")
+
+
+@lru_cache
+def _locale(name: str) -> Any:
+    return require("babel", extra="tasks").Locale.parse(name)

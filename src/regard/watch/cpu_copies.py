@@ -1,0 +1,86 @@
+"""What of a call goes into a record: tensors on the CPU, without gradients, and specs that can be saved."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.masks import Mask, recognize
+from regard.record import Call
+from regard.shapes import Sizes
+from regard.spec import Spec, SpecArguments
+from regard.statistics.dense_weights import row_sums
+from regard.statistics.observation import Observation
+from regard.watch.hooks.blockmask import FlexMask
+from regard.watch.modules import CallSite
+from regard.watch.resolved import ResolvedCall
+
+
+def on_cpu(value: Any) -> Any:
+    """A part of an observation, its tensors on the CPU and without gradients."""
+    if isinstance(value, Tensor):
+        if value.device.type == "cpu" and not value.requires_grad and not value.is_inference():
+            return value
+        return value.detach().to("cpu", copy=value.is_inference())
+    if isinstance(value, dict):
+        return {name: on_cpu(part) for name, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{item.name: on_cpu(getattr(value, item.name)) for item in fields(value)})
+    return value
+
+
+def call_of(
+    site: CallSite, resolved: ResolvedCall, observation: Observation, vectors: bool, earlier: Tensor | None
+) -> Call:
+    """What was observed of a call, as an entry of a record.
+
+    Args:
+        vectors: whether query, key and spec are kept.
+        earlier: keys of the step before, from which come those that a sliding cache has let go since.
+    """
+    more: dict[str, Any] = {}
+    if vectors and resolved.captured.seen == "query-key":
+        key = copied(resolved.key)
+        if resolved.gone and earlier is not None:
+            key[:, :, : resolved.gone] = earlier[:, :, : resolved.gone]
+        more = {"query": copied(resolved.query), "key": key, "spec": portable(resolved.sizes, resolved.spec)}
+    padded = resolved.padded
+    return Call(
+        **{item.name: on_cpu(getattr(observation, item.name)) for item in fields(observation)},
+        layer=site.layer,
+        kind=resolved.kind,
+        seen=resolved.captured.seen,
+        sizes=resolved.sizes,
+        offset=resolved.offset,
+        placed=resolved.placed,
+        row_sum=None if resolved.weights is None else on_cpu(row_sums(resolved.weights)),
+        padded=None if padded is None else on_cpu(padded.padded),
+        padding="" if padded is None else padded.where,
+        **more,
+    )
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A copy on the CPU: caches write into their keys."""
+    return tensor.detach().to("cpu", copy=True)
+
+
+def portable(sizes: Sizes, arguments: SpecArguments) -> Spec:
+    """The spec of a call on the CPU, its mask as a value that can be saved."""
+    spec = Spec.of(sizes, **arguments).to(torch.device("cpu"))
+    mask, bias, sink = spec.mask, spec.bias, spec.sink_logit
+    if mask is not None and _holds_function(mask):
+        mask = recognize(mask.dense(sizes.queries, sizes.keys, offset=spec.offset), offset=spec.offset)
+    if bias is not None and bias.parameter is not None:
+        bias = bias.with_values(bias.parameter.detach().to("cpu", copy=True))
+    return replace(spec, mask=mask, bias=bias, sink_logit=None if sink is None else sink.detach().cpu())
+
+
+def _holds_function(mask: Mask) -> bool:
+    parts = getattr(mask, "masks", None) or tuple(
+        part for part in (getattr(mask, "mask", None),) if part is not None
+    )
+    return isinstance(mask, FlexMask) or any(_holds_function(part) for part in parts)

@@ -1,0 +1,180 @@
+"""What `nn.MultiheadAttention` and the fused `nn.TransformerEncoderLayer` compute: their projections and masks.
+
+Knows the three torch functions behind them. The projections are done once more here, so that theirs stay untouched.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.masks import causal, padding
+from regard.watch.captured import CapturedCall, unreadable
+from regard.watch.hooks.sdpa import lowered, unnested
+from regard.watch.mask_tensors import MaskAt, anything, every
+from regard.watch.modules import CallSite
+from regard.watch.watcher import Watcher
+
+FORWARD = inspect.signature(F.multi_head_attention_forward)
+
+
+def read_forward(watcher: Watcher, site: CallSite, *args: Any, **kwargs: Any) -> CapturedCall:
+    """Read `multi_head_attention_forward`: tokens come first in its tensors, and True in its masks means blocked."""
+    bound = FORWARD.bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    one = given["query"].ndim == 2  # a single sequence without a batch axis
+    x, y, z = (given[name].unsqueeze(1) if one else given[name] for name in ("query", "key", "value"))
+    heads = given["num_heads"]
+    weights, biases = _projections(given)
+    q, k, v = (_linear(t, w, b).transpose(0, 1) for t, w, b in zip((x, y, z), weights, biases, strict=True))
+    q, k, v = (part.unflatten(2, (heads, -1)).transpose(1, 2) for part in (q, k, v))
+    batch = q.shape[0]
+    if given["static_k"] is not None:
+        k = given["static_k"].unflatten(0, (batch, heads))
+    if given["static_v"] is not None:
+        v = given["static_v"].unflatten(0, (batch, heads))
+    keys = k.shape[2]
+    k, v = _with_extra_keys(k, v, given)
+    mask_at, bias = _masks(watcher, given, (batch, heads, q.shape[2], keys), k.shape[2] - keys)
+    own = x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape)
+    return CapturedCall(
+        query=q,
+        key=k,
+        value=v,
+        mask_at=mask_at,
+        bias=bias,
+        # Query 0 belongs to key 0, whatever keys torch has put behind them.
+        offset=0 if own or _hinted(given) else None,
+        crosses=not own,
+        dropout=given["dropout_p"] if given["training"] else 0.0,
+        output=lambda result: (result[0].unsqueeze(1) if one else result[0]).transpose(0, 1).unsqueeze(1),
+        projected=lambda output: _projected(output, given["out_proj_weight"], given["out_proj_bias"]),
+    )
+
+
+def read_native(
+    watcher: Watcher,
+    site: CallSite,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    embed_dim: int,
+    *rest: Any,
+    **kwargs: Any,
+) -> CapturedCall:
+    """Read `_native_multi_head_attention`, the fused inference of `nn.MultiheadAttention`: batch first, one input."""
+    heads, weight, bias, out_weight, out_bias, *masks = rest
+    mask = masks[0] if masks else kwargs.get("mask")
+    kind = masks[3] if len(masks) > 3 else kwargs.get("mask_type")
+    nested = query.is_nested
+    read = _read_packed(watcher, site, query, (weight, bias), heads, mask, kind)
+    if not nested:
+        read.output = lambda result: result[0].unsqueeze(1)
+        read.projected = lambda output: _projected(output, out_weight, out_bias)
+    return read
+
+
+def read_encoder_layer(
+    watcher: Watcher, site: CallSite, src: Tensor, *rest: Any, **kwargs: Any
+) -> CapturedCall:
+    """Read `_transformer_encoder_layer_fwd`, the fused inference of a whole `nn.TransformerEncoderLayer`."""
+    _, heads, weight, bias, _, _, _, norm_first, eps, norm_weight, norm_bias, *others = rest
+    mask, kind = (*others[6:], kwargs.get("mask"), kwargs.get("mask_type"))[:2]
+    lengths = None
+    if src.is_nested:
+        src, lengths = unnested(src)
+    if norm_first:
+        src = F.layer_norm(src, src.shape[-1:], norm_weight, norm_bias, eps)
+    return _read_packed(watcher, site, src, (weight, bias), heads, mask, kind, lengths)
+
+
+def _read_packed(
+    watcher: Watcher,
+    site: CallSite,
+    x: Tensor,
+    projection: tuple[Tensor, Tensor | None],
+    heads: int,
+    mask: Tensor | None,
+    kind: int | None,
+    lengths: Tensor | None = None,
+) -> CapturedCall:
+    """Self-attention of `x` `(batch, tokens, width)` with one projection for query, key and value."""
+    if x.is_nested:
+        x, lengths = unnested(x)
+    q, k, v = _linear(x, *projection).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
+    mask_at: MaskAt = anything if lengths is None else lambda _offset, _keys: padding(lengths)
+    if mask is not None:
+        if lengths is not None:
+            raise unreadable(site, "nested tensors together with a mask")
+        blocked = mask.to(torch.bool)  # −inf and True alike
+        shaped = {0: lambda: blocked[None, None], 1: lambda: blocked[:, None, None], 2: lambda: blocked}
+        if kind not in shaped:
+            raise unreadable(site, f"a mask of type {kind}")
+        mask_at, _ = watcher.masks.read(~shaped[kind](), x.shape[1])
+    return CapturedCall(query=q, key=k, value=v, mask_at=mask_at, offset=0, crosses=False)
+
+
+def _projections(given: dict[str, Any]) -> tuple[list[Tensor], list[Tensor | None]]:
+    """The weights and biases that make query, key and value."""
+    bias = given["in_proj_bias"]
+    biases = [None] * 3 if bias is None else list(bias.chunk(3))
+    if given["use_separate_proj_weight"]:
+        return [given[f"{name}_proj_weight"] for name in "qkv"], biases
+    return list(given["in_proj_weight"].chunk(3)), biases
+
+
+def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    # Lowered here: autocast would remember what it casts without gradients, and the model would lose its own.
+    return F.linear(lowered(x), lowered(weight), None if bias is None else lowered(bias))
+
+
+def _projected(output: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Heads joined and projected: `(batch, 1, queries, width)`."""
+    joined = output.transpose(1, 2).flatten(2).to(weight.dtype)
+    return F.linear(joined, weight, bias).unsqueeze(1)
+
+
+def _with_extra_keys(k: Tensor, v: Tensor, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The keys that `add_bias_kv` and `add_zero_attn` put behind the others; everyone may attend them."""
+    batch, heads, _, dim = k.shape
+    for name, more in (("bias_k", given["bias_k"]), ("zero", given["add_zero_attn"] or None)):
+        if more is None:
+            continue
+        if name == "bias_k":
+            extra = [t.reshape(1, heads, 1, -1).expand(batch, -1, -1, -1) for t in (more, given["bias_v"])]
+        else:
+            extra = [k.new_zeros(batch, heads, 1, dim), v.new_zeros(batch, heads, 1, v.shape[3])]
+        k, v = torch.cat((k, extra[0].to(k.dtype)), 2), torch.cat((v, extra[1].to(v.dtype)), 2)
+    return k, v
+
+
+def _hinted(given: dict[str, Any]) -> bool:
+    """Whether torch drops the mask for its own causal one."""
+    return bool(given["is_causal"] and given["key_padding_mask"] is None and not given["need_weights"])
+
+
+def _masks(
+    watcher: Watcher, given: dict[str, Any], shape: tuple[int, int, int, int], extra: int
+) -> tuple[MaskAt, Tensor | None]:
+    """Both masks as what they allow and what they add; float masks are added, True blocks."""
+    batch, heads, queries, keys = shape
+    if _hinted(given):
+        return lambda _offset, _keys: causal(), None
+    found = []
+    if (mask := given["attn_mask"]) is not None:
+        found.append(mask[None, None] if mask.ndim == 2 else mask.reshape(-1, heads, queries, keys))
+    if (mask := given["key_padding_mask"]) is not None:
+        found.append(mask.reshape(batch, 1, 1, keys))
+    mask_at: MaskAt = anything
+    bias: Tensor | None = None
+    for tensor in found:
+        tensor = F.pad(tensor, (0, extra)) if extra else tensor
+        one_at, one = watcher.masks.read(~tensor if tensor.dtype == torch.bool else tensor, queries)
+        mask_at = every(mask_at, one_at)
+        bias = one if bias is None else bias if one is None else bias + one
+    return mask_at, bias

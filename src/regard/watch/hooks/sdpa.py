@@ -1,0 +1,184 @@
+"""What `scaled_dot_product_attention` computes from its arguments. Knows torch's conventions only."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from regard.masks import causal, dense, padding
+from regard.watch.captured import CapturedCall, four_axes, unreadable
+from regard.watch.mask_tensors import MaskAt, anything, every
+from regard.watch.modules import CallSite
+from regard.watch.watcher import Watcher
+
+
+def read(
+    watcher: Watcher,
+    site: CallSite,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> CapturedCall:
+    """Read a call: `softmax(scale · query · keyᵀ + attn_mask) · value`.
+
+    In a bool mask True means may attend; `is_causal` aligns the first query with the first key.
+    """
+    nested, given = query.is_nested, query
+    mask_at: MaskAt = anything
+    if nested:
+        if attn_mask is not None:
+            raise unreadable(site, "nested tensors together with a mask")
+        (query, queries), (key, keys), (value, _) = (unnested(part) for part in (query, key, value))
+        mask_at = _lengths(queries, keys, query.shape[-2], key.shape[-2])
+    q, k, v = (lowered(part) for part in _batched(site, query, key, value))
+    read = CapturedCall(
+        query=q,
+        key=k,
+        value=v,
+        scale=scale,
+        dropout=dropout_p,
+        output=None if nested else lambda result: result.reshape(q.shape[:3] + result.shape[-1:]),
+        result=None if nested else lambda output: output.reshape(given.shape[:-1] + output.shape[-1:]),
+    )
+    variant = getattr(
+        attn_mask, "variant", None
+    )  # torch.nn.attention.bias.CausalBias: a mask that holds no numbers
+    if is_causal or variant is not None:
+        upper_left = is_causal or getattr(variant, "name", None) == "UPPER_LEFT"
+        read.offset = 0 if upper_left else key.shape[-2] - query.shape[-2]
+        used = read.offset + query.shape[-2]  # nobody may attend the keys after the last query
+        read.key, read.value = k[:, :, :used], v[:, :, :used]
+        mask_at = every(mask_at, lambda _offset, _keys: causal())
+    elif attn_mask is not None:
+        shaped = _mask_axes(attn_mask, query, q)
+        mask_at, read.bias = watcher.masks.read(shaped, query.shape[-2])
+    read.mask_at = mask_at
+    return read
+
+
+def read_flash_for_cpu(
+    watcher: Watcher,
+    site: CallSite,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> CapturedCall:
+    """Read `_scaled_dot_product_flash_attention_for_cpu`, whose result is the output and the lse."""
+    return _first(read(watcher, site, query, key, value, attn_mask, dropout_p, is_causal, scale))
+
+
+def read_flash(
+    watcher: Watcher,
+    site: CallSite,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> CapturedCall:
+    """Read `_scaled_dot_product_flash_attention`."""
+    return _first(read(watcher, site, query, key, value, None, dropout_p, is_causal, scale))
+
+
+def read_efficient(
+    watcher: Watcher,
+    site: CallSite,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_bias: Tensor | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> CapturedCall:
+    """Read `_scaled_dot_product_efficient_attention`."""
+    return _first(read(watcher, site, query, key, value, attn_bias, dropout_p, is_causal, scale))
+
+
+def read_math(
+    watcher: Watcher,
+    site: CallSite,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    dropout_mask: Tensor | None = None,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> CapturedCall:
+    """Read `_scaled_dot_product_attention_math`."""
+    return _first(read(watcher, site, query, key, value, attn_mask, dropout_p, is_causal, scale))
+
+
+def _first(captured: CapturedCall) -> CapturedCall:
+    """The captured call of a kernel whose result is a tuple that begins with the output."""
+    output = captured.output
+    captured.result = None
+    captured.output = None if output is None else lambda result: output(result[0])
+    return captured
+
+
+def lowered(tensor: Tensor) -> Tensor:
+    """The tensor in the type that autocast gives it, as torch does for attention and linear layers."""
+    kind = tensor.device.type
+    if tensor.dtype != torch.float64 and torch.is_autocast_enabled(kind):
+        return tensor.to(torch.get_autocast_dtype(kind))
+    return tensor
+
+
+def unnested(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """A nested tensor padded with zeros, and the length of each of its rows."""
+    lengths = torch.tensor([row.shape[-2] for row in tensor.unbind()])
+    return torch.nested.to_padded_tensor(tensor, 0.0), lengths
+
+
+def _lengths(queries: Tensor, keys: Tensor, most_queries: int, most_keys: int) -> MaskAt:
+    """Which queries and keys of a nested tensor are real."""
+    if torch.equal(queries, keys):
+        return lambda _offset, _keys: padding(queries)
+    rows = torch.arange(most_queries) < queries[:, None]
+    columns = torch.arange(most_keys) < keys[:, None]
+    return lambda offset, _keys: dense(keep=rows[:, None, :, None] & columns[:, None, None, :], offset=offset)
+
+
+def _batched(site: CallSite, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
+    """Query, key and value with four axes and one batch size, as broadcasting makes them."""
+    parts = (("query", query), ("key", key), ("value", value))
+    lead = torch.broadcast_shapes(*(part.shape[:-3] for _, part in parts))
+    heads = max(query.shape[-3], key.shape[-3]) if query.ndim > 3 else 0
+    four = []
+    for name, part in parts:
+        own = heads if heads and name == "query" else part.shape[-3] if part.ndim > 2 else 0
+        part = part.expand(*lead, *((own, -1, -1) if part.ndim > 2 else (-1, -1)))
+        four.append(four_axes(site, name, part))
+    return four
+
+
+def _mask_axes(mask: Tensor, query: Tensor, four: Tensor) -> Tensor:
+    """A mask that broadcasts to the scores of `query`, with the axes of `four`."""
+    if query.ndim == 3 and mask.ndim == 3:
+        batch, heads = four.shape[:2]
+        return mask.unflatten(0, (batch, heads)) if mask.shape[0] > 1 else mask[None]
+    while mask.ndim < 4:
+        mask = mask[None]
+    if mask.ndim > 4:
+        mask = mask.expand(*query.shape[:-3], *mask.shape[-3:]).flatten(0, -4)
+    return mask

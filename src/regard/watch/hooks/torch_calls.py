@@ -1,0 +1,178 @@
+"""Calls of torch's functions, wherever the caller got them from: one `TorchFunctionMode` sees them all.
+
+Knows which functions are attention; what each of them computes is read in `sdpa.py`, `multihead.py`, `own.py`,
+`softmax.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from regard.attention import attend
+from regard.watch import hub
+from regard.watch.captured import CapturedCall
+from regard.watch.hooks import multihead, own, sdpa
+from regard.watch.modules import CallSite
+from regard.watch.watcher import Watcher
+
+
+def _kernels() -> dict[Any, Callable[..., Any]]:
+    """Torch's kernels of attention, which some call by their own names."""
+    readers: dict[str, Callable[..., Any]] = {
+        "_scaled_dot_product_flash_attention_for_cpu": sdpa.read_flash_for_cpu,
+        "_scaled_dot_product_flash_attention": sdpa.read_flash,
+        "_scaled_dot_product_efficient_attention": sdpa.read_efficient,
+        "_scaled_dot_product_attention_math": sdpa.read_math,
+    }
+    found: dict[Any, Callable[..., Any]] = {}
+    for name, reader in readers.items():
+        packet = getattr(torch.ops.aten, name)
+        found |= {packet: reader, packet.default: reader}
+        if (function := getattr(torch, name, None)) is not None:
+            found[function] = reader
+    return found
+
+
+READERS: dict[Any, Callable[..., Any]] = {
+    F.scaled_dot_product_attention: sdpa.read,
+    torch.ops.aten.scaled_dot_product_attention: sdpa.read,
+    torch.ops.aten.scaled_dot_product_attention.default: sdpa.read,
+    attend: own.read,
+    **_kernels(),
+    F.multi_head_attention_forward: multihead.read_forward,
+    torch._native_multi_head_attention: multihead.read_native,
+    torch._transformer_encoder_layer_fwd: multihead.read_encoder_layer,
+}
+
+
+def _telling() -> frozenset[Any]:
+    """What tells of a tensor what is no tensor: nothing can be made of its result, so nothing of it need be known."""
+    properties = (
+        "shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda", "is_cpu", "is_meta", "is_nested",
+        "is_sparse", "is_quantized", "is_leaf", "itemsize", "nbytes", "_version",
+    )  # fmt: skip
+    methods = (
+        "size", "dim", "ndimension", "stride", "numel", "nelement", "element_size", "is_floating_point", "is_complex",
+        "is_contiguous", "is_inference", "get_device", "data_ptr", "storage_offset", "__len__", "item", "tolist",
+        "__bool__", "__int__", "__float__", "__index__",
+    )  # fmt: skip
+    getters = (getattr(Tensor, name).__get__ for name in properties)
+    return frozenset({*getters, *(getattr(Tensor, name) for name in methods)})
+
+
+TELLING = _telling()
+
+
+class TorchCalls(TorchFunctionMode):
+    """Hands every call of a function of torch to the recorders of this thread.
+
+    While a call is handled, the mode is off: what happens inside a call is not seen again.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in TELLING:
+            return func(*args, **kwargs)
+        # What is traced is left alone: a compiled function inside the model stays what it is.
+        if torch.compiler.is_compiling():
+            return func(*args, **kwargs)
+        return _handed_to([recorder for recorder in hub.watching() if recorder.sees], func, args, kwargs)
+
+
+def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a call, which the last recorder handles first; it runs the call as the others see it."""
+    if not recorders:
+        return func(*args, **kwargs)
+    *others, recorder = recorders
+    if func is own.hand_over:
+        return own.caught(recorder, args[2], lambda: _handed_to(others, func, args, kwargs))
+    reader = READERS.get(func)
+    if reader is not None:
+        crosses = (
+            recorder.ancestry.crosses(*_query_and_key(args, kwargs)) if recorder.ancestry.active else None
+        )
+
+        def read(site: CallSite) -> CapturedCall:
+            captured: CapturedCall = reader(recorder, site, *args, **kwargs)
+            captured.crosses = crosses if captured.crosses is None else captured.crosses
+            return captured
+
+        return recorder.through(
+            read,
+            lambda: _handed_to(others, func, args, kwargs),
+            "self_attn" if reader is multihead.read_encoder_layer else None,
+        )
+    if not recorder.heeds(func):
+        return _handed_to(others, func, args, kwargs)
+    return recorder.call(func, args, kwargs, lambda: _handed_to(others, func, args, kwargs))
+
+
+def _query_and_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The first two arguments of a function of attention."""
+    given = [*args[:2], *(kwargs[name] for name in ("query", "key") if name in kwargs)]
+    return (given[0], given[1]) if len(given) > 1 else (None, None)
+
+
+def _without_our_modes(original: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """`has_torch_function`, which torch's fused inference asks: it stands back for modes, and ours must not matter."""
+
+    def has_torch_function(relevant_args: Any) -> bool:
+        modes = torch.overrides._get_current_function_mode_stack()
+        if not modes or not all(isinstance(mode, TorchCalls) for mode in modes):
+            return bool(original(relevant_args))
+        return any(_overrides(argument) for argument in relevant_args)
+
+    return has_torch_function
+
+
+HOOK = hub.Hook(lambda: [hub.Patch(torch.overrides, "has_torch_function", _without_our_modes)])
+
+
+def push_mode() -> None:
+    """See torch's functions in this thread; nothing where they are seen already."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    if not any(isinstance(mode, TorchCalls) for mode in modes):
+        torch.overrides._push_mode(TorchCalls())
+
+
+def pop_mode() -> None:
+    """Take our mode out of this thread's stack, from wherever in it it is."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    above = []
+    while any(isinstance(mode, TorchCalls) for mode in modes):
+        mode = torch.overrides._pop_mode()
+        if not isinstance(mode, TorchCalls):
+            above.append(mode)
+        modes = torch.overrides._get_current_function_mode_stack()
+    for mode in reversed(above):
+        torch.overrides._push_mode(mode)
+
+
+def _overrides(argument: Any) -> bool:
+    """Whether an argument's class overrides torch's functions, as `has_torch_function` asks without modes."""
+    nothing = torch._C._disabled_torch_function_impl
+    return (
+        type(argument) is not Tensor and getattr(type(argument), "__torch_function__", nothing) is not nothing
+    )
+
+
+@contextmanager
+def set_aside() -> Iterator[None]:
+    """Take our modes off the top of the stack for a moment, for code that must not trace them."""
+    modes = []
+    while isinstance(torch.overrides._get_current_function_mode(), TorchCalls):
+        modes.append(torch.overrides._pop_mode())
+    try:
+        yield
+    finally:
+        for mode in reversed(modes):
+            torch.overrides._push_mode(mode)

@@ -1,0 +1,385 @@
+"""One watch of one model: what the hooks report becomes calls of a record.
+
+Knows the order of calls and the steps of a generation; how a single call is read is the hooks' work.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.attention import asked, cell_of, observed
+from regard.errors import RegardError, WatchError
+from regard.record import Call, Record
+from regard.statistics.dense_weights import observe_weights
+from regard.statistics.observation import Observation
+from regard.statistics.table import PLACED, Choice, wanted
+from regard.watch import hub
+from regard.watch.ancestry import Ancestry
+from regard.watch.caches import before
+from regard.watch.captured import CapturedCall, unreadable
+from regard.watch.cpu_copies import call_of
+from regard.watch.hooks import flex, huggingface, torch_calls
+from regard.watch.hooks.softmax import Softmax
+from regard.watch.modules import HOOK, CallSite, Modules
+from regard.watch.resolved import ResolvedCall, Resolver
+from regard.watch.steps import Steps
+from regard.watch.watcher import Witness
+
+HOOKS = [HOOK, torch_calls.HOOK, huggingface.HOOK, flex.HOOK]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is kept of each call."""
+
+    vectors: bool
+    statistics: str | tuple[str | Choice, ...] | None
+    map: int | None
+    top: int
+    fused: bool
+    padding: Tensor | None = None
+    source_padding: Tensor | None = None
+
+
+class Recorder:
+    """What the hooks report to (a `Watcher`).
+
+    Attributes:
+        layers: names of the modules in which calls were seen.
+        seen: how many calls were seen.
+    """
+
+    def __init__(
+        self, model: nn.Module, settings: Settings, record: Record, selected: set[str] | None
+    ) -> None:
+        self.modules = Modules(model)
+        self.settings, self.record, self.selected = settings, record, selected
+        self.resolver = Resolver(own=settings.padding, source=settings.source_padding)
+        self.masks = self.resolver.masks
+        self.witness = Witness()
+        self.softmax = Softmax(self)
+        self.ancestry = Ancestry()
+        self.layers: set[str] = set()
+        self.gates: set[str] = set()
+        self.seen = 0
+        self._muted = 0
+        self._resolved: dict[CapturedCall, ResolvedCall] = {}  # of the call that is looked at now
+        self._parameters: set[int] | None = None  # where the parameters lie in memory, looked up once a pass
+        self._collected: list[tuple[CallSite, CapturedCall, Any]] | None = None
+        self._turns: Counter[tuple[str, str]] = Counter()  # calls of each layer and kind in this forward pass
+        self._trusted: set[str] = set()  # layers of which a call was compared with its output
+        self._steps: dict[tuple[str, str, int], Steps] = {}  # of each call of each layer that may go on
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch in this thread, and let go of everything whatever happens."""
+        with hub.joined(self, HOOKS, torch_calls.push_mode, torch_calls.pop_mode):
+            try:
+                yield
+            finally:
+                self.modules.stack.clear()
+                self._end()
+                with self._aside():
+                    for turn in list(self._steps):
+                        self._close(turn)
+
+    def entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A module of the model begins to run."""
+        first = not self.modules.stack
+        self.modules.enter(module, args, kwargs)
+        if first:
+            self._begin()
+        self.ancestry.enter(self.depth, self.modules.stack[-1])
+
+    def left(self, result: Any) -> None:
+        """The innermost module is over, with this result."""
+        depth = self.depth
+        self.softmax.closing(depth)
+        self.modules.leave()
+        self.ancestry.leave(depth)
+        self.softmax.leave(depth, result)
+        if not self.modules.stack:
+            self._end()
+
+    def heeds(self, func: Any) -> bool:
+        """Whether anything may become known by a call of this function, which is no attention by itself."""
+        return self.ancestry.active or self.softmax.heeds(func)
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:
+        """The result of `run`, a call of a function of torch that is no attention by itself."""
+        result = self.softmax.call(func, args, kwargs, run)
+        if self.ancestry.active:
+            self.ancestry.follow(args, kwargs, result)
+        return result
+
+    @property
+    def sees(self) -> bool:
+        """Whether a module of the model runs now, outside of calls that are handled already."""
+        return bool(self.modules.stack) and not self._muted
+
+    def _begin(self) -> None:
+        """A forward pass of the model starts."""
+        self._turns.clear()
+        self.resolver.restart(before(self.modules.stack))
+        self._parameters = None
+
+    def _end(self) -> None:
+        """A forward pass is over: nothing of it is kept but the record."""
+        self._resolved.clear()
+        self.masks.forget()
+        self.softmax.forget()
+
+    @property
+    def depth(self) -> int:
+        """How many modules of the model run now."""
+        return len(self.modules.stack)
+
+    def watches(self, layer: str) -> bool:
+        """Whether a module is among the chosen ones."""
+        return self.selected is None or layer in self.selected
+
+    def owns(self, module: Any) -> bool:
+        """Whether a module is part of the watched model."""
+        return module in self.modules.names
+
+    def site(self, child: str | None = None) -> CallSite | None:
+        """The watched module that a call made now belongs to, or its child of that name."""
+        # Gradient checkpointing runs forward passes once more while gradients are computed: they are no new calls.
+        if not self.sees or torch._C._current_graph_task_id() != -1:
+            return None
+        site = self.modules.stack[-1]
+        if child is not None:
+            inner = getattr(site.module, child)
+            layer = self.modules.names.get(inner, f"{site.layer}.{child}")
+            site = replace(site, layer=layer, module=inner)
+        return site if self.watches(site.layer) else None
+
+    def through(
+        self,
+        read: Callable[[CallSite], CapturedCall],
+        run: Callable[[], Any],
+        child: str | None = None,
+        *,
+        first: bool = True,
+    ) -> Any:
+        """The result of `run`, a call that a hook caught; what `read` says of it is observed if it is watched.
+
+        `first` says whether the call can be read before it ran, so that the observed output may stand in its place.
+        """
+        site = self.site(child)
+        if site is None:
+            return run()
+        if self.settings.fused and first:
+            output = self._instead(site, read)
+            if output is not None:
+                return output
+        with self._muting():
+            result = run()
+        with self._aside():
+            captured = read(site)
+        self.observe(site, captured, result)
+        return result
+
+    @property
+    def layer(self) -> str:
+        """Name of the innermost module that runs now."""
+        return self.modules.stack[-1].layer if self.modules.stack else ""
+
+    def learned(self, tensor: Tensor) -> bool:
+        """Whether a tensor is a parameter of the model, or a part of one."""
+        if isinstance(tensor, nn.Parameter):
+            return True
+        if self._parameters is None:
+            self._parameters = {memory(parameter) for parameter in self.modules.root.parameters()}
+        return memory(tensor) in self._parameters
+
+    def unexplained(self, site: CallSite, what: str) -> None:
+        """A module did what may be attention, and it cannot be read."""
+        if self.watches(site.layer):
+            self.record.unseen.setdefault(site.layer, what)
+
+    def observe(self, site: CallSite, captured: CapturedCall, result: Any = None) -> None:
+        """Observe a call; its result shows whether it was read rightly."""
+        if self._collected is not None:
+            self._collected.append((site, captured, result))
+            return
+        self._noted(site)
+        if not captured.query.numel() or not captured.key.numel():
+            return
+        with self._aside(), _exactly(captured.query), _named(site):
+            resolved = self._resolve_call(site, captured)
+            self._trust(site, resolved, result)
+            self._add(site, resolved, self._observed(resolved, None))
+        self._resolved.clear()
+
+    @contextmanager
+    def collecting(self) -> Iterator[list[tuple[CallSite, CapturedCall, Any]]]:
+        """Keep calls for later instead of observing them."""
+        collected: list[tuple[CallSite, CapturedCall, Any]] = []
+        before, self._collected = self._collected, collected
+        try:
+            yield collected
+        finally:
+            self._collected = before
+
+    def fits(self, site: CallSite, captured: CapturedCall, result: Any) -> bool:
+        """Whether a captured call is known to give the result of its call."""
+        with self._aside(), _exactly(captured.query), _named(site):
+            resolved = self._resolve_call(site, captured)
+            return resolved.comparable(result) is not None and resolved.fits(result)
+
+    def explains(self, site: CallSite, captured: CapturedCall, scores: Tensor) -> bool:
+        """Whether a captured call gives the weights of the scores that the model's own softmax gets."""
+        with self._aside(), _exactly(captured.query), _named(site):
+            return self._resolve_call(site, captured).explains(scores)
+
+    def _instead(self, site: CallSite, read: Callable[[CallSite], CapturedCall]) -> Any:
+        """The result of a call from what is observed; None where the model must compute its own."""
+        with self._muting(), torch._C.DisableTorchFunction():
+            captured = read(site)
+            if captured.result is None or captured.dropout or captured.unknown or not captured.query.numel():
+                return None
+            with _exactly(captured.query), _named(site):
+                resolved = self._resolve_call(site, captured)
+                if resolved.padded is not None:  # padded queries have an output, but no statistics
+                    return None
+                observation = self._observed(resolved, resolved.value)
+                self._noted(site)
+                with torch.inference_mode(False), torch.no_grad():
+                    self._add(site, resolved, replace(observation, output=None))
+        assert observation.output is not None
+        return captured.result(observation.output)
+
+    def _noted(self, site: CallSite) -> None:
+        self.seen += 1
+        self.layers.add(site.layer)
+
+    def _resolve_call(self, site: CallSite, captured: CapturedCall) -> ResolvedCall:
+        known = self._resolved.get(captured)
+        if known is None:
+            turns = {kind: (site.layer, kind, self._turns[site.layer, kind]) for kind in ("self", "cross")}
+            ends = {kind: self._steps[turn].end for kind, turn in turns.items() if turn in self._steps}
+            known = self._resolved[captured] = self.resolver.resolve(site, captured, ends, self.modules.stack)
+        return known
+
+    def _trust(self, site: CallSite, resolved: ResolvedCall, result: Any) -> None:
+        """Raise where the captured call does not explain the call's result, or where nobody can tell."""
+        if resolved.sizes.queries == 1 and site.layer in self._trusted:  # a step of a generation
+            return
+        self._trusted.add(site.layer)
+        unknown = resolved.captured.unknown
+        hint = f"; it was given what Regard does not know: {', '.join(unknown)}" if unknown else ""
+        if not resolved.fits(result):
+            raise unreadable(site, f"what it was given does not explain its output{hint}")
+        if not unknown or resolved.captured.sure or resolved.comparable(result) is not None:
+            return
+        if resolved.captured.again is None:
+            raise unreadable(site, f"dropout hides whether its arguments were understood{hint}")
+        resolved.captured.dropout = 0.0
+        device = resolved.query.device
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            if not resolved.fits(resolved.captured.again()):
+                raise unreadable(site, f"what it was given does not explain its output{hint}")
+
+    def _observed(self, resolved: ResolvedCall, value: Tensor | None) -> Observation:
+        chosen = self.settings
+        if resolved.weights is not None:
+            cell = 0 if chosen.map is None else cell_of(chosen.map, resolved.sizes, resolved.offset)
+            want = wanted(chosen.statistics, top=chosen.top, cell=cell, output=False)
+            seen = observe_weights(resolved.weights, want, offset=resolved.offset, cell=cell)
+        else:
+            spec, many = resolved.as_observed, chosen.top
+            want = asked(
+                resolved.sizes, spec.offset, chosen.statistics, many, chosen.map, output=value is not None
+            )
+            seen = observed(resolved.query, resolved.key, value, spec, want, many)
+        unknown: dict[str, Any] = dict.fromkeys(PLACED)
+        return seen if resolved.placed else replace(seen, **unknown)
+
+    def _add(self, site: CallSite, resolved: ResolvedCall, observation: Observation) -> None:
+        """Put a call into the record, as the next step of an earlier one where it is one."""
+        turn = (site.layer, resolved.kind, self._turns[site.layer, resolved.kind])
+        self._turns[site.layer, resolved.kind] += 1
+        steps = self._steps.get(turn)
+        vectors = self.settings.vectors
+        call = call_of(site, resolved, observation, vectors, None if steps is None else steps.last.key)
+
+        def observe_again(part: ResolvedCall) -> Call:
+            return call_of(site, part, self._observed(part, None), vectors, None)
+
+        goes_on = steps is not None and bool(call.offset) and steps.looks_at(resolved)
+        if steps is None or not goes_on or not steps.take_back(call, observe_again):
+            self._close(turn)
+            steps = self._steps[turn] = Steps(len(self.record.calls))
+            self.record.calls.append(call)
+        steps.add(call, resolved)
+
+    def _close(self, turn: tuple[str, str, int]) -> None:
+        """Put the steps of a generation into the record as one call."""
+        steps = self._steps.pop(turn, None)
+        if steps is not None:
+            self.record.calls[steps.index] = steps.call()
+
+    @contextmanager
+    def _muting(self) -> Iterator[None]:
+        """See no calls: those inside a call that is handled, and our own."""
+        self._muted += 1
+        try:
+            yield
+        finally:
+            self._muted -= 1
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Compute on the side: no gradients, no inference tensors, seen by no watcher."""
+        if (
+            torch.is_inference_mode_enabled()
+        ):  # a context costs more to enter than to ask whether it is needed
+            with torch.inference_mode(False), self._aside():
+                yield
+            return
+        graded = torch.is_grad_enabled()
+        self._muted += 1
+        try:
+            torch._C._set_grad_enabled(False)
+            with torch._C.DisableTorchFunction():
+                yield
+        finally:
+            torch._C._set_grad_enabled(graded)
+            self._muted -= 1
+
+
+def memory(tensor: Tensor) -> int:
+    """Where the numbers of a tensor begin; 0 where it has none of its own."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):  # a class of tensors without storage
+        return 0
+
+
+@contextmanager
+def _exactly(tensor: Tensor) -> Iterator[None]:
+    """Compute without autocast."""
+    if not torch.is_autocast_enabled(tensor.device.type):
+        yield
+        return
+    with torch.autocast(tensor.device.type, enabled=False):
+        yield
+
+
+@contextmanager
+def _named(site: CallSite) -> Iterator[None]:
+    """Errors about a call name its module."""
+    try:
+        yield
+    except WatchError:
+        raise
+    except RegardError as error:
+        raise unreadable(site, str(error)) from error

@@ -1,0 +1,1 @@
+"""The standing sweep: every model type that makes attention, watched, and compared with an oracle of its own."""

@@ -1,5 +1,0 @@
-"""Looks at models that have not learned: see `untrained`."""
-
-from untrained import fresh
-
-__all__ = ["fresh"]

@@ -1,0 +1,356 @@
+"""Every public callable with every argument of a wrong kind: a Regard error or a result, nothing else.
+
+A table holds one valid call for each; the sweep varies one argument at a time. What is public is found, not listed.
+"""
+
+import inspect
+import resource
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import regard as rg
+from helpers.cases import draw_tensors
+from regard import RegardError
+
+QUERY, KEY, VALUE = (t.float() for t in draw_tensors(1, 2, 1, 3, 5, 4, 4))
+SECONDS, BYTES = 10.0, 3 << 30  # what one call may take
+
+WRONG: dict[str, Callable[[], Any]] = {
+    "None": lambda: None,
+    "text": lambda: "a",
+    "no text": lambda: "",
+    "bytes": lambda: b"a",
+    "True": lambda: True,
+    "fraction": lambda: 2.5,
+    "negative": lambda: -1,
+    "zero": lambda: 0,
+    "huge": lambda: 10**9,
+    "beyond": lambda: 10**30,
+    "NaN": lambda: float("nan"),
+    "infinite": lambda: float("inf"),
+    "of numpy": lambda: np.float32("nan"),
+    "empty list": lambda: [],
+    "list": lambda: [1, 2],
+    "texts": lambda: ["a"],
+    "nested": lambda: [[1], [2, 3]],
+    "dict": lambda: {"a": 1},
+    "object": object,
+    "function": lambda: len,
+    "type": lambda: int,
+    "whole tensor": lambda: torch.arange(3),
+    "five axes": lambda: torch.ones(1, 2, 3, 2, 1),
+    "no axis": lambda: torch.tensor(0.5),
+    "empty tensor": lambda: torch.zeros(0),
+    "truths": lambda: torch.tensor([True, False]),
+    "complex": lambda: torch.ones(3, 5, dtype=torch.complex64),
+    "learned": lambda: torch.ones(3, 5, requires_grad=True),
+    "nowhere": lambda: torch.ones(3, 5, device="meta"),
+    "broken": lambda: torch.full((1, 2, 5, 4), torch.nan),
+    "mask": rg.causal,
+    "module": lambda: nn.Linear(2, 2),
+}
+
+
+@dataclass
+class Valid:
+    """A valid call: its arguments, and what is done with the result, so that nothing wrong is found too late."""
+
+    arguments: dict[str, Any] = field(default_factory=dict)
+    then: Callable[[Any], Any] = lambda result: result
+    positional: tuple[str, ...] = ()
+
+
+def tokens(module: nn.Module) -> Any:
+    return module(torch.ones(1, 3, 8))
+
+
+def cross(module: nn.Module) -> Any:
+    return module(torch.ones(1, 3, 8), torch.ones(1, 2, 8))
+
+
+def attending(mask: Any) -> Any:
+    return rg.attend(QUERY, KEY, VALUE, mask=mask)
+
+
+def biased(bias: Any) -> Any:
+    return rg.attend(QUERY, KEY, VALUE, bias=bias)
+
+
+def scored(score: Any) -> Any:
+    return rg.nn.MultiHeadAttention(8, 2, score=score)(torch.ones(1, 3, 8))
+
+
+def observed(choice: Any) -> Any:
+    return rg.observe(QUERY, KEY, VALUE, statistics=choice)
+
+
+def observation() -> Any:
+    return rg.observe(QUERY, KEY, VALUE, map=4, top=1)
+
+
+def trained() -> nn.Module:
+    module = nn.Linear(2, 2)
+    module(torch.ones(2)).sum().backward()
+    return module
+
+
+def record() -> Any:
+    model = nn.MultiheadAttention(8, 2, batch_first=True)
+    with rg.watch(model) as seen:
+        model(*[torch.ones(1, 3, 8)] * 3)
+    return seen
+
+
+SPEC = {
+    "mask": rg.causal(),
+    "bias": None,
+    "scale": 0.5,
+    "softcap": 3.0,
+    "sink_logit": torch.zeros(2),
+    "align": "end",
+}
+QK = {"query": QUERY, "key": KEY}
+QKV = QK | {"value": VALUE}
+HEADS = {"width": 8, "heads": 2}
+LAYER = HEADS | {
+    "norm": "pre", "kind": "layer", "activation": "gelu", "dropout": 0.0, "inner_dropout": 0.0, "bias": True,
+    "init": "xavier", "epsilon": 1e-5, "checkpoint": False, "hidden": 9,
+}  # fmt: skip
+ATTENTION = HEADS | {
+    "kv_heads": 1, "head_dim": 4, "value_dim": 3, "source_width": None, "bias": True, "dropout": 0.1,
+    "output_dropout": 0.1, "init": "xavier", "mask": None, "positions": None, "norm": "rms", "score": None,
+    "scale": 0.5, "softcap": 2.0, "sink": True,
+}  # fmt: skip
+SLICES = {"rows": slice(0, 2), "columns": slice(1, 3)}
+X = torch.ones(1, 3, 8)
+TABLE: dict[str, dict[str, Valid]] = {
+    "regard": {
+        "attend": Valid(QKV | SPEC | {"dropout": 0.1}),
+        "observe": Valid(QKV | SPEC | {"statistics": ["entropy"], "top": 1, "map": 2, "engine": "auto"}),
+        "weights": Valid(QK | SPEC | SLICES),
+        "causal": Valid(),
+        "near": Valid({"before": 2, "after": 1}, attending),
+        "strided": Valid({"step": 2}, attending),
+        "random_blocks": Valid({"count": 1, "block": 2, "seed": 3, "keys": 5}, attending),
+        "global_tokens": Valid({"indices": [0, 3]}, attending),
+        "prefix": Valid({"length": 3}, attending),
+        "documents": Valid({"ids": [0, 0, 1, 1, 1]}, attending),
+        "padding": Valid({"lengths": 3, "start": 1}, attending),
+        "dense": Valid({"keep": torch.ones(3, 5) > 0, "drop": None, "additive": None, "offset": 2}, attending),
+        "alibi": Valid({"slopes": [0.5, 1.0]}, biased),
+        "relative": Valid({"table": torch.zeros(2, 5)}, biased),
+        "load": Valid({"path": "nowhere"}),
+        "watch": Valid({
+            "model": nn.Identity(), "tokens": None, "source_tokens": None, "padding": None, "source_padding": None,
+            "layers": None, "keep": "statistics", "statistics": None, "map": 4, "top": 1, "fused": False,
+        }),
+    },
+    "regard.statistics": {
+        "first": Valid({"count": 2}, observed),
+        "local": Valid({"radius": 2}, observed),
+        "group": Valid({"name": "a", "keys": [0, 1], "size": 5}, observed),
+    },
+    "regard.nn": {
+        "MultiHeadAttention": Valid(ATTENTION, tokens),
+        "Additive": Valid({"query_dim": 4, "key_dim": 4, "hidden": 3, "bias": True}, scored),
+        "Concat": Valid({"query_dim": 4, "key_dim": 4, "hidden": 3}, scored),
+        "General": Valid({"query_dim": 4, "key_dim": 4, "heads": 2}, scored),
+        "Tempered": Valid({"score": rg.nn.Cosine(), "temperature": 0.5, "learned": True}, scored),
+        "Alibi": Valid({"heads": 2}, lambda made: rg.nn.MultiHeadAttention(8, 2, positions=made)(X)),
+        "Relative": Valid(
+            {"heads": 2, "reach": 9, "buckets": 8, "one_sided": False},
+            lambda made: rg.nn.MultiHeadAttention(8, 2, positions=made)(X),
+        ),
+        "Rotary": Valid(
+            {"dim": 4, "base": 10.0, "stretch": 2.0, "interleaved": True},
+            lambda made: rg.nn.MultiHeadAttention(8, 2, positions=made)(X),
+        ),
+        "Learned": Valid({"length": 7, "width": 8}, tokens),
+        "Sinusoidal": Valid({"width": 8, "base": 100.0}, tokens),
+        "FeedForward": Valid({
+            "width": 8, "hidden": 9, "activation": "relu", "bias": True, "dropout": 0.1, "output_dropout": 0.1,
+            "init": "zero",
+        }, tokens),
+        "EncoderLayer": Valid(LAYER | {"attention": {"scale": 0.5}}, tokens),
+        "Encoder": Valid(LAYER | {"depth": 1, "attention": {"scale": 0.5}}, tokens),
+        "DecoderLayer": Valid(LAYER | {"crosses": True, "source_width": 8, "attention": None}, cross),
+        "Decoder": Valid(LAYER | {"depth": 1, "crosses": True, "source_width": 8, "attention": None}, cross),
+        "LinearAttention": Valid(HEADS | {
+            "features": rg.nn.Elu(), "causal": True, "head_dim": 3, "source_width": 8, "bias": True}, tokens),
+        "PositiveRandom": Valid(
+            {"dim": 4, "count": 3, "seed": 1}, lambda made: rg.nn.LinearAttention(8, 2, features=made)(X)),
+        "LandmarkAttention": Valid(HEADS | {
+            "landmarks": 2, "iterations": 3, "head_dim": 3, "source_width": 8, "bias": True}, tokens),
+        "ProjectedAttention": Valid(HEADS | {
+            "tokens": 5, "rank": 2, "shared": True, "head_dim": 3, "source_width": 8, "bias": True}, tokens),
+        "RecurrentEncoder": Valid({
+            "width": 8, "hidden": 3, "cell": "gru", "layers": 2, "bidirectional": True, "dropout": 0.1}, tokens),
+        "RecurrentDecoder": Valid({
+            "width": 8, "hidden": 4, "source_width": 8, "score": rg.nn.General(4, 8), "order": "luong", "cell": "gru"},
+            cross),
+        "Cache": Valid({"model": rg.nn.MultiHeadAttention(8, 2)}),
+        "linear_attention": Valid(QKV | {
+            "query": QUERY[:, :, :3], "key": KEY[:, :, :3], "value": VALUE[:, :, :3], "features": rg.nn.Elu(),
+            "causal": True, "mask": rg.padding(3), "state": None}),
+        "linear_weights": Valid(QK | SLICES | {"features": None, "causal": False, "mask": rg.prefix(3)}),
+        "landmark_attention": Valid(QKV | {"landmarks": 2, "iterations": 3, "scale": 0.5}),
+        "landmark_weights": Valid(QK | SLICES | {"landmarks": 2, "iterations": 3, "scale": 0.5}),
+        "projected_attention": Valid(QKV | {"project_key": torch.ones(2, 5), "project_value": torch.ones(2, 5)}),
+        "projected_weights": Valid(
+            QK | SLICES | {"project_key": torch.ones(2, 5), "project_value": torch.ones(2, 5)}),
+        "errors_by_rank": Valid(QKV | {"ranks": [1, 2], "approximate": rg.nn.by_slots(), "causal": False}),
+        "by_features": Valid({"seed": 1, "causal": False}, lambda made: made(2, QUERY, KEY, VALUE)),
+        "by_landmarks": Valid({"iterations": 2}, lambda made: made(2, QUERY, KEY, VALUE)),
+        "by_slots": Valid({}, lambda made: made(2, QUERY, KEY, VALUE)),
+        "Config": Valid({
+            "vocabulary": 11, "width": 8, "depth": 1, "heads": 2, "hidden": 9, "kv_heads": 1, "head_dim": 3,
+            "value_dim": 3, "crosses": True, "source_width": 4, "positions": 5, "segments": 2, "gated": True,
+            "bias": True, "kind": "rms", "head_norm": "rms", "sink": True, "embedding_norm": True,
+            "final_norm": True, "pooler": True, "tied": True}, rg.nn.parameters_of),
+        "parameters_of": Valid({"config": rg.nn.Config(11, 8, 1, 2)}),
+        "parts_of": Valid({"config": rg.nn.Config(11, 8, 1, 2)}),
+        "from_torch": Valid({"module": nn.MultiheadAttention(8, 2, batch_first=True)}),
+        "to_torch": Valid({"module": rg.nn.MultiHeadAttention(8, 2)}),
+        "state_from_torch": Valid({"state": nn.MultiheadAttention(8, 2, batch_first=True).state_dict()}),
+        "state_to_torch": Valid({"state": rg.nn.MultiHeadAttention(8, 2).state_dict()}),
+        "initialize": Valid({"name": "small", "inner": [torch.ones(2, 2)], "outer": torch.ones(2, 2), "biases": []}),
+    },
+    "regard.analysis": {
+        "Setting": Valid(
+            {"heads": 2, "dim": 4, "window": 3, "rank": 2, "hidden": 5},
+            lambda made: rg.analysis.predicted("window", 7, made)),
+        "by_distance": Valid({"norms": torch.ones(3, 3)}),
+        "exponent": Valid({"lengths": [1, 2, 4], "values": [1.0, 2.0, 4.1], "longest": 4}),
+        "gradient_norms": Valid({"model": trained(), "parts": None}),
+        "jacobian_norms": Valid({"module": nn.Tanh(), "x": X[0, :, :2]}),
+        "least_within": Valid({"seconds": 1.0, "points": [(1.0, 2.0)]}),
+        "predicted": Valid({"mechanism": "exact", "tokens": 5, "setting": None}),
+        "softmax_by_width": Valid({"dims": [4], "keys": 5, "seed": 1}),
+        "softmax_gradient": Valid({"weights": torch.ones(3) / 3}),
+    },
+    "regard.draw": {
+        "entropy": Valid({"entropy": torch.ones(2, 3), "allowed": 4, "batch": 0, "tokens": None, "title": "a"}),
+        "flow": Valid({"norms": {"a": torch.ones(3, 3)}, "title": "a", "note": "b"}),
+        "heads": Valid({"weights": torch.ones(2, 3, 3), "batch": 0, "shared": True, "scale": "sqrt", "title": "a"}),
+        "heatmap": Valid({
+            "weights": torch.rand(3, 3), "head": None, "batch": 0, "tokens": None, "key_tokens": None,
+            "allowed": None, "truth": None, "values": True, "scale": "linear", "limit": 1.0, "cell": 1, "title": "a"}),
+        "overlay": Valid({
+            "image": torch.rand(4, 4), "weights": torch.rand(1, 2, 2), "words": ["a"], "truth": None, "title": "a",
+            "note": ""}),
+        "passage": Valid({"sentences": ["a", "b"], "masses": [0.5, 0.5], "support": [0], "title": "a", "note": ""}),
+        "positions": Valid({"encoding": torch.rand(5, 4), "dimensions": [0, 1], "title": "a"}),
+        "series": Valid({
+            "panels": [rg.draw.Panel("a", "b", "c", {"d": ([1, 2], [3, 4])})], "abreast": 2, "dashes": (),
+            "title": "a", "note": ""}),
+        "Panel": Valid(
+            {"name": "a", "across": "b", "up": "c", "lines": {"d": ([1, 2], [3, 4])}, "logs": ""},
+            lambda made: rg.draw.series([made])),
+        "strength": Valid({"outputs": {"a": torch.rand(3, 4)}, "tokens": None, "title": "a"}),
+        "structure": Valid({"heads": 2, "dim": 4, "kv_heads": 1, "mask": True, "title": "a"}),
+        "temperatures": Valid({"scores": [1.0, 2.0], "temperatures": [0.5, 1.0], "tokens": None, "title": "a"}),
+    },
+    "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": ()})},
+    "regard.training": {
+        "Recipe": Valid({
+            "max_steps": 5, "batch_size": 2, "learning_rate": 0.1, "lr_scheduler_type": "linear", "warmup_ratio": 0.1,
+            "weight_decay": 0.1, "adam_beta1": 0.9, "adam_beta2": 0.9, "max_grad_norm": 1.0,
+            "label_smoothing_factor": 0.1, "gradient_accumulation_steps": 1, "precision": "float32",
+            "gradient_checkpointing": False, "seed": 1, "logging_steps": 1, "save_steps": 1, "eval_steps": 1,
+            "monitor_steps": 1, "save_total_limit": 2}),
+        "Monitor": Valid({
+            "inputs": {"x": X}, "statistics": ("entropy",), "cells": 2, "pictures": 2, "layers": None}),
+    },
+}  # fmt: skip
+LEFT_OUT = {
+    "regard": {"RegardError": "an error"},
+    "regard.nn": dict.fromkeys(
+        ("Cosine", "Dot", "Elu", "ScaledDot", "Features", "HeadPositions", "Score", "LinearState"), "no argument"
+    ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
+    "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
+    "regard.analysis": {"Cost": "a result", "Exponent": "a result", "Softmax": "a result", "roles": "of a history"},
+    "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history"),
+    "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history"),
+    "regard.training": {"History": "a result", "Run": "a result", "train": "a training"},
+}  # fmt: skip
+OWN_CODE = {("errors_by_rank", "approximate"): ("function", "type", "module")}  # whose errors are its own
+CALLS = [
+    pytest.param(package, name, argument, id=f"{package}.{name}-{argument}")
+    for package, calls in TABLE.items()
+    for name, valid in calls.items()
+    for argument in valid.arguments
+]
+
+
+def public(package: str) -> Any:
+    module: Any = rg
+    for part in package.split(".")[1:]:
+        module = getattr(module, part)
+    return module
+
+
+@contextmanager
+def little_memory():
+    """No more than so many bytes above what the process holds: what would take them is an error, not a wait."""
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (held + BYTES, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def run(function: Any, valid: Valid, changed: dict[str, Any]) -> None:
+    result = function(**(valid.arguments | changed))
+    if hasattr(result, "__enter__") and not isinstance(result, nn.Module):
+        with pytest.raises(RegardError), result:  # a watch of what has no attention
+            pass
+    else:
+        valid.then(result)
+
+
+@pytest.mark.parametrize("package", [name for name in TABLE if hasattr(public(name), "__all__")])
+def test_everything_public_is_in_the_table(package):
+    names = {name for name in public(package).__all__ if callable(getattr(public(package), name))}
+    assert names <= set(TABLE[package]) | set(LEFT_OUT[package])
+
+
+@pytest.mark.parametrize(("package", "name"), [(p, n) for p, calls in TABLE.items() for n in calls])
+def test_the_valid_call_is_valid_and_names_every_argument(package, name):
+    function, valid = getattr(public(package), name), TABLE[package][name]
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = {p.name for p in inspect.signature(function).parameters.values() if p.kind not in kinds}
+    assert named <= set(valid.arguments)
+    if name != "load":  # of which no record stands at hand
+        run(function, valid, {})
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("package", "name", "argument"), CALLS)
+def test_a_wrong_argument_is_a_regard_error_or_no_harm(package, name, argument):
+    function, valid, faults = getattr(public(package), name), TABLE[package][name], []
+    for kind, make in WRONG.items():
+        if kind in OWN_CODE.get((name, argument), ()):
+            continue
+        start = time.perf_counter()
+        try:
+            with little_memory():
+                run(function, valid, {argument: make()})
+        except RegardError as error:
+            if not str(error):
+                faults.append(f"{kind}: an error without words")
+        except Exception as error:
+            faults.append(f"{kind}: {type(error).__name__}: {str(error)[:90]}")
+        if time.perf_counter() - start > SECONDS:
+            faults.append(f"{kind}: took {time.perf_counter() - start:.0f} s")
+    assert faults == []
