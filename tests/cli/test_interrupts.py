@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 
 import pytest
@@ -99,6 +100,34 @@ def test_an_interrupt_at_any_moment_ends_in_silence(start, tmp_path, way, comman
     assert left <= {"regard-report.html"}
     if left:
         assert (tmp_path / "regard-report.html").read_text().rstrip().endswith("</html>")
+
+
+# In the place of the commands: what libraries do with an interrupt that comes within them.
+LOST = {
+    "swallowed": "try:\n    exec('os.kill(os.getpid(), 2)')\nexcept KeyboardInterrupt:\n    pass",
+    "turned": "try:\n    os.kill(os.getpid(), 2)\nexcept KeyboardInterrupt:\n    raise ImportError('failed') from None",
+    "imported": "import swallowing",
+}
+REPLACING = """
+import importlib.util, os, sys
+class Replacing:
+    def find_spec(self, name, path=None, target=None):
+        if name == "regard.cli.commands":
+            return importlib.util.spec_from_file_location(name, os.path.join(os.path.dirname(__file__), "commands.py"))
+sys.meta_path.insert(0, Replacing())
+"""
+
+
+@pytest.mark.parametrize("fate", LOST)
+def test_an_interrupt_that_a_library_loses(tmp_path, fate):
+    body = textwrap.indent(LOST[fate], "    ")
+    (tmp_path / "commands.py").write_text(f"import os\ndef app():\n{body}\n")
+    (tmp_path / "swallowing.py").write_text(f"import os\n{LOST['swallowed']}\nprint('went on', flush=True)\n")
+    (tmp_path / "sitecustomize.py").write_text(REPLACING)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}
+    command = [sys.executable, "-m", "regard"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (interrupts.STATUS, "", "")
 
 
 def test_a_process_that_ignores_interrupts_goes_on(start, tmp_path):

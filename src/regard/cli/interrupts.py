@@ -44,23 +44,49 @@ def end_quietly() -> None:
 
 @contextlib.contextmanager
 def raised() -> Iterator[None]:
-    """Within it an interrupt is a KeyboardInterrupt again, so that what has begun is undone."""
+    """Within it an interrupt is a KeyboardInterrupt again, so that what has begun is undone.
+
+    Whatever becomes of it on its way up, swallowed or turned into another exception, it leaves here as it came. One
+    that comes within an import, where that is common and nothing is to be undone, ends the process at once.
+    """
     before = signal.getsignal(signal.SIGINT)
     if before is not _end:
         yield
         return
+    came = False
+
+    def interrupt(_signal: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if came or _imports(frame):
+            os._exit(STATUS)
+        came = True
+        raise KeyboardInterrupt
+
     unraisable = sys.unraisablehook
     sys.unraisablehook = _lost
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
         sys.unraisablehook = unraisable
+        if came:
+            # Python remembers an interrupt that left an exec of text, and dies of it at its end; the next exec forgets.
+            exec("")
+            raise KeyboardInterrupt
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
     os._exit(STATUS)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a frame is within an import."""
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _lost(unraisable: Any) -> None:
