@@ -32,7 +32,7 @@ LAYERS = (
     ("record",),
     ("watch",),
     ("nn", "models", "training"),
-    ("analysis",),
+    ("analysis", "bench"),
     ("draw", "page", "embedded"),
     ("tasks",),
     ("cli", "__main__", "__init__"),

@@ -5,8 +5,6 @@ Knows no particular task.
 
 from __future__ import annotations
 
-import platform
-import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard import embedded, files
+from regard.bench.machine import processor
 from regard.errors import ModelError, RecordError, require
 from regard.files import sealing
 from regard.tasks.common.tokenizer import Vocabulary
@@ -204,20 +203,13 @@ def read_card(folder: Path) -> Card:
     return sealing.read(folder / CARD, CARD_FORM, RecordError)
 
 
-def _machine() -> str:
-    """The processor, and what runs on it."""
-    cpuinfo = Path("/proc/cpuinfo")  # of Linux; platform knows no processor there
-    named = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
-    return f"{named[1] if named else platform.processor()}, torch {torch.__version__}"
-
-
 def _told(run: Run) -> Card:
     """What a card says of a run."""
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
         "resumed": run.resumed,  # the seconds are counted from this step on
-        "machine": _machine(),
+        "machine": f"{processor()}, torch {torch.__version__}",
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
         "loss": list(run.losses.values())[-1] if run.losses else None,

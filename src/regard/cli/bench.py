@@ -22,10 +22,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import regard
 from regard import files
-from regard.cli.bench import contests
-from regard.cli.bench.contests import Contest, Setting
-from regard.cli.bench.machine import machine, peak
-from regard.cli.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved
+from regard.bench import contests
+from regard.bench.contests import Contest, Setting
+from regard.bench.machine import machine, peak
+from regard.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved
 from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError, RegardError
 
