@@ -25,6 +25,7 @@ from regard.training.run import Run, train
 
 MODEL, WORDS, CARD = "model", "words.json", "card.json"
 CARD_FORM = sealing.Form("regard-card", 1, "card")
+QUICK_SAVES = 20  # checkpoints of a quick training of two minutes
 PROBED = 4  # held-out examples that the history of the heads is seen on
 
 Card = dict[str, Any]
@@ -81,7 +82,7 @@ class Task:
         Raises:
             TrainingError: the folder holds another run.
         """
-        recipe = replace(self.quick if quick else self.recipe, seed=seed)
+        recipe = self.settings(quick=quick, seed=seed)
         data = self.data(quick, None)
         model = self.new(len(data.words), seed)
         inputs = data.collate([data.held[place] for place in range(min(PROBED, len(data.held)))])
@@ -94,6 +95,13 @@ class Task:
         card = self._card(model, data, run=_told(run) | {"quick": quick})
         write_card(folder, card)
         return card
+
+    def settings(self, *, quick: bool, seed: int) -> Recipe:
+        """The recipe of a run."""
+        if not quick:
+            return replace(self.recipe, seed=seed)
+        # A checkpoint every few seconds: whenever it is killed, it goes on.
+        return replace(self.quick, seed=seed, save_steps=max(1, self.quick.max_steps // QUICK_SAVES))
 
     def evaluate(self, folder: Path, *, quick: bool = False) -> Card:
         """Score the model that is kept in a folder anew; its card there stays as it is.
@@ -206,7 +214,6 @@ def _told(run: Run) -> Card:
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
-        "resumed": run.resumed,  # the seconds are counted from this step on
         "machine": _machine(),
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
