@@ -45,7 +45,7 @@ IMPORTS_EARLY = {
 }  # are themselves imported late: by the command, and where `rg.models` is asked for
 KERNELS = ".engines.triton.kernels"  # written in Triton's language, and imported only where one is launched
 
-MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 200, 400, 12, 18
+MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 130, 400, 12, 18
 
 
 @dataclass(frozen=True)
@@ -273,13 +273,15 @@ def argument_faults(files: list[Path]) -> list[str]:
 
 
 def forbidden_code_faults(files: list[Path]) -> list[str]:
-    """`assert False`, `eval`, `exec`, and every way to pickle."""
+    """`assert False`, `eval` and `exec` of anything but an empty text, and every way to pickle."""
     picklers = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
     faults = []
     for path, node in _nodes(files):
         match node:
             case ast.Assert(test=ast.Constant(value=value)) if not value:
                 what = "assert False"
+            case ast.Call(func=ast.Name(id="exec"), args=[ast.Constant(value="")]):
+                continue
             case ast.Call(func=ast.Name(id="eval" | "exec" as what)):
                 pass
             case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save" as verb)):

@@ -32,7 +32,7 @@ def test_long_files_are_found(tmp_path):
     short.write_text("\n" * 200)
     assert guards.size_faults([long, short]) == [
         f"{long}: 401 lines, at most 400",
-        "median file of 300.5 lines, at most 200",
+        "median file of 300.5 lines, at most 130",
     ]
     assert guards.size_faults([short]) == []
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import distributed, nn
 
+from regard import files
 from regard.errors import ArgumentError, TrainingError, require
 from regard.files import sealing
 from regard.record.history import History
@@ -124,7 +125,8 @@ def train(
     def complete(place: Path) -> None:
         if monitor_callback is not None:
             monitor_callback.save(place)
-        (place / SECONDS).write_text(json.dumps(time.perf_counter() - started))
+        seconds = json.dumps(time.perf_counter() - started)
+        files.write(place / SECONDS, seconds, error=TrainingError, what="seconds")
 
     sealer = checkpoints.Sealer(folder, complete)
     collate = collate or require("transformers", extra="train").default_data_collator
