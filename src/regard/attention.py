@@ -143,8 +143,8 @@ def observed(
 ) -> Observation:
     """`observe` for a spec, where the tensors are, and a wish that have been checked already."""
     runner = choose(engine, query, key, value, full, want)
-    found = _looked(runner, query, key, full, want) if value is None and not top else None
-    rows, sums, more = _folded(runner, query, key, value, full, want, top) if found is None else (*found, {})
+    both = _at_once(runner, query, key, full, want) if value is None and not top else None
+    rows, sums, more = _folded(runner, query, key, value, full, want, top) if both is None else (*both, {})
     more |= {name: tensor for name, tensor in rows.items() if not name.startswith("group:")}
     return Observation(
         received=None if sums is None else sums.received,
@@ -159,7 +159,7 @@ def observed(
     )
 
 
-def _looked(
+def _at_once(
     runner: Any, query: Tensor, key: Tensor, full: Spec, want: Wanted
 ) -> tuple[dict[str, Tensor], Sums] | None:
     """Row statistics and sums from an engine that gives both at once, where no derivative may be asked of them."""
@@ -173,8 +173,8 @@ def _looked(
     )
     if transforming(*held) or (torch.is_grad_enabled() and any(t.requires_grad for t in held)):
         return None
-    found: tuple[dict[str, Tensor], Sums] | None = look(query, key, full, want)
-    return found
+    both: tuple[dict[str, Tensor], Sums] | None = look(query, key, full, want)
+    return both
 
 
 def _folded(
@@ -215,7 +215,7 @@ def weights(
         **spec: mask, bias, scale, softcap, sink_logit, align: see `SpecArguments`.
 
     Returns:
-        `(batch, heads, rows, columns)`; each row sums to 1 over *all* keys (less a learned sink's share).
+        `(batch, heads, rows, columns)`; each row sums to 1 over *all* keys (less what a learned sink takes).
     """
     sizes = sizes_of(query, key)
     return window_of(query, key, Spec.of(sizes, **spec).on(query.device), rows, columns)

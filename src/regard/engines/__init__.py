@@ -2,9 +2,9 @@
 
 - `rows(query, key, value, spec, want) -> State` is the first fold, differentiable in query, key, value and a bias's
   tensor: the engine's own fold made so by `engines.differentiable`;
-- `pull(query, key, value, spec, want, grads, mass, needed)` gives the gradients of those four, None where there is
+- `vjp(query, key, value, spec, want, grads, normalizer, needed)` gives the gradients of those four, None where there is
   none to give, from `grads`, those of the state's l, u, r, o and c (None: none; its m is the state's m itself), from
-  `mass`, the state's l, and from `needed`, four booleans that say whose gradient is wanted;
+  `normalizer`, the state's l, and from `needed`, four booleans that say whose gradient is wanted;
 - `columns(query, key, spec, m, l, want) -> Sums` is the second fold, given the rows' m and l, a learned sink merged in;
   its weights are e^(score − m)/l, with the scores of the first fold bit for bit: at large scores any rounding of its
   own, that of m + ln l included, would be another weight;

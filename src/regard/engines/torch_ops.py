@@ -69,12 +69,12 @@ class Traced:
         """The second fold."""
         packed = _packed(self.name, spec, want)
         rows = (query, key, m, l)
-        found = list(torch.ops.regard.columns(*(tensor.detach() for tensor in rows), *packed))
-        received = found.pop(0) if want.received else None
-        received_max = found.pop(0) if want.received_max else None
+        sums = list(torch.ops.regard.columns(*(tensor.detach() for tensor in rows), *packed))
+        received = sums.pop(0) if want.received else None
+        received_max = sums.pop(0) if want.received_max else None
         if not want.cell:
             return Sums(received, received_max, None)
-        total, peak, counts = found
+        total, peak, counts = sums
         queries, keys = query.shape[2], key.shape[2]
         picture = Map(
             total=total,
@@ -149,8 +149,10 @@ def _wanted(packed: Sequence[Any]) -> Wanted:
     *_, names, _, _, flags, columns = _read(recipe)
     output, entropy, squares, count, received, received_max = flags
     members, left = iter(content[len(names) :]), iter(numbers)
-    made = tuple(_column(kind, name, next(left), next(left), next(left), members) for kind, name in columns)
-    return Wanted(output, entropy, squares, count, made, top, received, received_max, cell, dropout, seed)
+    linears = tuple(
+        _column(kind, name, next(left), next(left), next(left), members) for kind, name in columns
+    )
+    return Wanted(output, entropy, squares, count, linears, top, received, received_max, cell, dropout, seed)
 
 
 def _column(kind: str, name: str, count: int, low: int, high: int, members: Iterator[Tensor]) -> Column:
@@ -224,12 +226,12 @@ def _(query, key, value, *packed):  # type: ignore[no-untyped-def]
 )
 @torch.no_grad()
 def _rows_backward(query, key, value, *packed):  # type: ignore[no-untyped-def]
-    *call, (m, mass, *slopes), graded, needed = packed
+    *call, (m, normalizer, *state_grads), graded, needed = packed
     engine, spec, want = _unpacked(query, key, value, call)
-    grads = State(**{"l": None, "m": m} | dict(zip(graded.split(), slopes, strict=True)))
-    shares = engine.pull(query, key, value, spec, want, grads, mass, needed)
+    grads = State(**{"l": None, "m": m} | dict(zip(graded.split(), state_grads, strict=True)))
+    grads_of_inputs = engine.vjp(query, key, value, spec, want, grads, normalizer, needed)
     # Contiguous, as a graph expects; what its engine gives is laid out like the inputs, perhaps.
-    return [share.contiguous() for share, need in zip(shares, needed, strict=False) if need]
+    return [grad.contiguous() for grad, need in zip(grads_of_inputs, needed, strict=False) if need]
 
 
 @_rows_backward.register_fake
@@ -247,17 +249,18 @@ def _remember(ctx, inputs, output):  # type: ignore[no-untyped-def]
     constants = [t for name, t in zip(ctx.names, output, strict=True) if name not in GRADED]
     ctx.mark_non_differentiable(*constants)  # every reading of the state is the same for any m
     ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
-    m, mass = output[:2]
-    ctx.save_for_backward(query, key, value, bias, m, mass, *content)
+    m, normalizer = output[:2]
+    ctx.save_for_backward(query, key, value, bias, m, normalizer, *content)
 
 
-def _pull(ctx, grads):  # type: ignore[no-untyped-def]
-    query, key, value, bias, m, mass, *content = ctx.saved_tensors
-    slopes = {n: g for n, g in zip(ctx.names, grads, strict=True) if n in GRADED and g is not None}
-    needed, sums = list(ctx.needs_input_grad[:4]), [m, mass, *slopes.values()]
+def _backward(ctx, grads):  # type: ignore[no-untyped-def]
+    query, key, value, bias, m, normalizer, *content = ctx.saved_tensors
+    state_grads = {n: g for n, g in zip(ctx.names, grads, strict=True) if n in GRADED and g is not None}
+    needed, sums = list(ctx.needs_input_grad[:4]), [m, normalizer, *state_grads.values()]
     packed = (bias, content, *ctx.rest)
-    shares = iter(torch.ops.regard.rows_backward(query, key, value, *packed, sums, " ".join(slopes), needed))
-    spread = [next(shares) if need else None for need in needed]
+    graded = " ".join(state_grads)
+    results = iter(torch.ops.regard.rows_backward(query, key, value, *packed, sums, graded, needed))
+    spread = [next(results) if need else None for need in needed]
     return *spread, [None] * len(content), *[None] * len(ctx.rest)
 
 
@@ -268,7 +271,7 @@ def _no_second(ctx, *_):  # type: ignore[no-untyped-def]
     )
 
 
-torch.library.register_autograd("regard::rows", _pull, setup_context=_remember)
+torch.library.register_autograd("regard::rows", _backward, setup_context=_remember)
 torch.library.register_autograd("regard::rows_backward", _no_second)
 
 
@@ -289,12 +292,12 @@ def _columns(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
 def _(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
     sizes, want, exact = sizes_of(query, key), _wanted(packed), statistics_dtype(query.dtype)
     outer, offset = (sizes.batch, sizes.heads), packed[3][0]
-    found = [query.new_empty(*outer, sizes.keys, dtype=exact)] * (want.received + want.received_max)
+    sums = [query.new_empty(*outer, sizes.keys, dtype=exact)] * (want.received + want.received_max)
     if want.cell:
         grid_q, grid_k = cells(offset, offset + sizes.queries, want.cell), cells(0, sizes.keys, want.cell)
-        found += [query.new_empty(*outer, grid_q, grid_k, dtype=exact)] * 2
-        found.append(query.new_empty(*outer, grid_q, dtype=torch.int64))
-    return [torch.empty_like(tensor) for tensor in found]
+        sums += [query.new_empty(*outer, grid_q, grid_k, dtype=exact)] * 2
+        sums.append(query.new_empty(*outer, grid_q, dtype=torch.int64))
+    return [torch.empty_like(tensor) for tensor in sums]
 
 
 # --- torch.vmap in graphs ----------------------------------------------------------------------------------
@@ -303,9 +306,9 @@ def _(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
 def _one_by_one(operator: Any) -> Any:
     """The rule of torch.vmap: every sample by itself, as outside of graphs."""
 
-    def rule(info: Any, in_dims: tuple[Any, ...], *given: Any) -> tuple[list[Tensor], list[int]]:
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[list[Tensor], list[int]]:
         samples = [
-            operator(*(_sample(value, axis, i) for value, axis in zip(given, in_dims, strict=True)))
+            operator(*(_sample(value, axis, i) for value, axis in zip(arguments, in_dims, strict=True)))
             for i in range(info.batch_size)
         ]
         joined = [torch.stack(parts) for parts in zip(*samples, strict=True)]
@@ -317,7 +320,7 @@ def _one_by_one(operator: Any) -> Any:
 def _sample(value: Any, axis: Any, i: int) -> Any:
     """One sample of an argument, in which tensors may be below one another in a list."""
     if isinstance(value, list) and isinstance(axis, list):
-        return [_sample(inner, own, i) for inner, own in zip(value, axis, strict=True)]
+        return [_sample(inner, inner_axis, i) for inner, inner_axis in zip(value, axis, strict=True)]
     return value if axis is None else value.select(axis, i)
 
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 from regard.engines.differentiable import differentiable
 from regard.engines.sdpa.call import refuses
 from regard.engines.sdpa.folds import columns, fold
-from regard.engines.tiles.backward import pull
+from regard.engines.tiles.backward import vjp
 
 name = "sdpa"
-rows = differentiable(fold, pull)
+rows = differentiable(fold, vjp)
 
-__all__ = ["columns", "name", "pull", "refuses", "rows"]
+__all__ = ["columns", "name", "vjp", "refuses", "rows"]
