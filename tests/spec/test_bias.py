@@ -110,6 +110,15 @@ def test_the_gradient_of_a_bias_is_that_of_autograd(data, q, k, learned):
     assert (want[1] is None) == (not learned or bias.parameter is None)
 
 
+def test_the_gradient_of_a_logarithm_is_that_of_autograd():
+    scores = torch.rand(BATCH, HEADS, QUERIES, KEYS, dtype=torch.float64)
+    scores[..., ::3] = 0
+    grad = torch.randn_like(scores)
+    want = Bias.vjp(Logarithm(), scores, grad, window(), False)
+    got = Logarithm().vjp(scores, grad, window(), False)
+    assert torch.equal(got[0], want[0]) and got[1] is None and want[1] is None
+
+
 @pytest.mark.parametrize("name", ["blind", "constant"])
 def test_a_score_mod_without_scores_has_no_gradient(name):
     query, key, value = (t.requires_grad_() for t in draw_tensors(BATCH, HEADS, HEADS, QUERIES, KEYS, 7, 7))

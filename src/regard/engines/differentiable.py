@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from regard.checks.transforms import transforming, wrapped
 from regard.engines.column_sums import Sums
+from regard.engines.protocol import Runner
 from regard.engines.second import GRADED, second
 from regard.errors import EngineError
 from regard.masks.window import Window
@@ -72,12 +72,11 @@ def _no_hidden_gradient(spec: Spec, key: Tensor) -> None:
 
 
 def columns(
-    runner: ModuleType | Any, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted
+    runner: Runner, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted
 ) -> Sums:
     """The second fold of an engine, below any transform of torch.func; it has no derivative."""
     if not transforming(query, key, l):
-        sums: Sums = runner.columns(query, key, spec, m, l, want)
-        return sums
+        return runner.columns(query, key, spec, m, l, want)
     parameter = None if spec.bias is None else spec.bias.parameter
     results = list(_Columns.apply(query, key, m, l, parameter, spec, want, runner))
     received = results.pop(0) if want.received else None

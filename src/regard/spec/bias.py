@@ -282,6 +282,13 @@ class Logarithm(Bias):
         nothing = scores == 0  # set aside before the logarithm, whose derivative there is infinite
         return scores.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
 
+    def vjp(
+        self, scores: Tensor, grad: Tensor, window: Window, learned: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """grad / score, and 0 for a product of 0, which is blocked."""
+        nothing = scores == 0
+        return grad.masked_fill(nothing, 0.0) / scores.masked_fill(nothing, 1.0), None
+
 
 def _sum(scores: Tensor, bias: Tensor) -> Tensor:
     """The sum, where a bias of −inf blocks whatever the score: NaN − inf would be NaN."""

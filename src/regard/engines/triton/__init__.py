@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.differentiable import differentiable
+from regard.engines.protocol import two_folds
 from regard.engines.triton.columns import columns
 from regard.engines.triton.gradient import vjp
 from regard.engines.triton.launch import installed, interpreted
@@ -20,8 +21,9 @@ from regard.statistics.table import Wanted
 
 name = "triton"
 rows = differentiable(fold, vjp)
+look = two_folds
 
-__all__ = ["columns", "name", "vjp", "refuses", "rows"]
+__all__ = ["columns", "look", "name", "vjp", "refuses", "rows"]
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 GROUPS = 32  # one bit each of a key's word
