@@ -262,10 +262,10 @@ class Observation:
 
     def __repr__(self) -> str:
         names = ("output", *COLUMNS, "map", "top")
-        there = self.kept() + [name for name in names if getattr(self, name) is not None]
-        return f"{type(self).__name__}({', '.join(there)}; engine {self.engine!r})"
+        present = self.row_names() + [name for name in names if getattr(self, name) is not None]
+        return f"{type(self).__name__}({', '.join(present)}; engine {self.engine!r})"
 
-    def kept(self) -> list[str]:
+    def row_names(self) -> list[str]:
         """Names of the row statistics and groups that are there."""
         return [name for name in ROWS if getattr(self, name) is not None] + list(self.groups)
 
@@ -284,7 +284,9 @@ class Observation:
             raise ArgumentError(f"no row statistic {name!r}; {close_to(name, (*ROWS, *self.groups))}")
         tensor = getattr(self, name)
         if tensor is None:
-            raise RecordError(f"{name!r} was not kept; kept: {', '.join(self.kept()) or 'no row statistic'}")
+            raise RecordError(
+                f"{name!r} was not kept; kept: {', '.join(self.row_names()) or 'no row statistic'}"
+            )
         return tensor
 
     def valid(self) -> Tensor:
@@ -301,7 +303,7 @@ class Observation:
             return self.allowed > 0
         raise RecordError(
             "which queries may attend something is told by 'allowed' or 'lse', and neither was kept; "
-            f"kept: {', '.join(self.kept()) or 'no row statistic'}"
+            f"kept: {', '.join(self.row_names()) or 'no row statistic'}"
         )
 
     def mean(self, name: str) -> Tensor:
