@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 RAMP = ("#fbfcfd", "#dbeaf2", "#a9d0e2", "#66abcb", "#2f81ae", "#175a8d", "#0d3766", "#071a3d")
 """Evenly spaced stops, interpolated in sRGB; `regard.draw` makes its color map of the same ones."""

@@ -11,11 +11,14 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard.html.colors import BLANK, CSS, HEX, PALETTE, TABLE_LEVELS, gradient, levels, readable_on
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LONGEST, NOTE = 160, 400  # characters of one name or fact, and of a note
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from regard import html
 from regard.masks.tile import ALL, NONE, SOME, Tile, TiledMask
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 CELLS = 8  # rows and columns of a drawing, at most
 FINE = 256  # cells of up to so many pairs are looked at pair by pair, when `tile` is not sure

@@ -6,15 +6,17 @@ Knows calls and their means; nothing of how they were caught. Of bounded size, h
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from regard import html
 from regard.record.call import Call
 from regard.record.layers import short_names
 from regard.statistics.display import UNITS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 LAYERS = 32  # calls in the table: the first ones and the last
 LAST = 8  # of these the last ones, where there are more calls
