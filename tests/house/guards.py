@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "regard"
 
 LAYERS = (
-    ("errors", "checks", "shapes", "files"),
+    ("errors", "checks", "shapes", "files", "html"),
     ("masks",),
     ("spec",),
     ("statistics",),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.errors import MaskError
 from regard.masks.blocks import block_mask
-from regard.masks.drawing import drawing
+from regard.masks.drawing import card, drawing
 from regard.masks.tile import ALL, NONE, SOME, Tile
 
 if TYPE_CHECKING:
@@ -198,6 +198,9 @@ class Mask(ABC):
 
     def __repr__(self) -> str:
         return drawing(self)
+
+    def _repr_html_(self) -> str:
+        return card(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
