@@ -12,7 +12,7 @@ TESTS  := test,dev
 BUILT  := src/regard/engines/native/_native.so
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types browser cross embedded bench breadth proof sanitize clean
+.PHONY: help demo test lint types browser cross docs embedded bench breadth proof sanitize clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -31,6 +31,12 @@ lint: $(VENV)/.test ## style and format
 
 types: $(VENV)/.test ## the type checker
 	$(BIN)/mypy
+
+docs: $(VENV)/.docs ## the site, into build/docs: guides, API reference, notebooks that are run
+	rm -rf build/docs
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky --fresh-env docs build/docs
+	$(BIN)/python scripts/check_site.py build/docs
+	@echo "The site: file://$(CURDIR)/build/docs/index.html"
 
 embedded: $(VENV)/.look ## train the embedded model again
 	$(BIN)/python scripts/train_embedded.py
@@ -51,7 +57,7 @@ sanitize: ## the C++ code under the sanitizers for addresses and undefined behav
 	scripts/sanitize.sh
 
 clean: ## remove what was built, measured in caches, or reported; .venv stays
-	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis $(REPORT)
+	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/cards $(REPORT)
 	find src tests scripts benchmarks lessons -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- setting up: a stamp in .venv for each step, so that a step is done once -------------------------------
@@ -98,6 +104,11 @@ $(VENV)/.breadth: $(VENV)/.test
 	$(PIP) --no-deps $$($(BIN)/python -c 'import tomllib; \
 	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["breadth"])' | tr -d "'") datasets
 	$(PIP) requests importlib_metadata ftfy sentencepiece fancy_einsum beartype jaxtyping typeguard dill multiprocess xxhash
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) $$($(BIN)/python -c 'import tomllib; \
+	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"])')
 	@touch $@
 
 # Without these programs their tests are skipped and say so; where CI is set, browser tests fail (tests/conftest.py).
