@@ -33,9 +33,9 @@ LAYERS = (
     ("watch",),
     ("nn", "models", "training"),
     ("analysis",),
-    ("draw", "page"),
+    ("draw", "page", "embedded"),
     ("tasks",),
-    ("embedded", "cli", "__main__", "__init__"),
+    ("cli", "__main__", "__init__"),
 )
 READS_REFERENCE = {"cli"}  # `regard verify`; nobody else inside the package
 LIGHT = {"regard", "torch", "numpy"} | sys.stdlib_module_names
@@ -194,6 +194,12 @@ def declared(pyproject: Path) -> dict[str, set[str]]:
         return names
 
     return {extra: expand(extra) for extra in listed}
+
+
+def grouped(pyproject: Path) -> set[str]:
+    """The distributions that only work on the project needs: those of all dependency groups."""
+    groups = tomllib.loads(pyproject.read_text())["dependency-groups"]
+    return {distribution(re.split(r"[^\w.-]", one)[0]) for group in groups.values() for one in group}
 
 
 def undeclared_faults(files: list[Path], named: set[str], local: set[str]) -> list[str]:
