@@ -219,7 +219,7 @@ def _within(
 def _numbers(got: dict[str, Tensor], top: Any, case: Case, known: Bounds) -> list[str]:
     """Row statistics between what the bounds of the weights give."""
     keys = case.key.shape[2]
-    low, w, high = (t[..., :keys] for t in (known.low, known.weights, known.high))
+    low, high = (t[..., :keys] for t in (known.low, known.high))
     every = known.low, known.high
     exact = torch.float64 if case.query.dtype == torch.float64 else torch.float32
     eps, where = 32 * torch.finfo(exact).eps, ~(known.wild | known.broken | known.empty)
