@@ -26,7 +26,7 @@ def the_same_product_either_way(monkeypatch):
     def dot(_builder, a, b, d, _precision, _imprecise):
         with np.errstate(all="ignore"):
             product = np.matmul(a.data.astype(np.float64), b.data.astype(np.float64))
-        return handle(product.astype(d.data.dtype) + d.data, d.dtype.scalar)
+            return handle(product.astype(d.data.dtype) + d.data, d.dtype.scalar)
 
     monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
 
