@@ -13,7 +13,7 @@ TASKS  := packages/regard-tasks
 BUILT  := src/regard/engines/native/_native.so
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types browser cross embedded bench breadth proof sanitize wheels clean
+.PHONY: help demo test lint types browser cross docs embedded bench breadth proof sanitize wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -33,6 +33,12 @@ lint: $(VENV)/.test ## style and format
 types: $(VENV)/.test ## the type checker
 	$(BIN)/mypy
 
+docs: $(VENV)/.docs ## the site, into build/docs: guides, API reference, notebooks that are run
+	rm -rf build/docs
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --nitpicky --fresh-env docs build/docs
+	$(BIN)/python scripts/check_site.py build/docs
+	@echo "The site: file://$(CURDIR)/build/docs/index.html"
+
 embedded: $(VENV)/.look ## train the embedded model again
 	$(BIN)/python scripts/train_embedded.py
 
@@ -46,7 +52,7 @@ breadth: $(VENV)/.breadth ## watch everything that makes attention, into docs/br
 proof: $(VENV)/.test ## ten times as many drawn calls, gradients, laws of every engine and flipped bits as in the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --hypothesis-profile proof --timeout 0 \
 	  tests/engines/test_cases.py tests/engines/test_gradients.py tests/engines/test_laws.py \
-	  tests/engines/test_extremes.py tests/files/test_sealing.py
+	  tests/engines/test_extremes.py tests/engines/triton/test_extremes.py tests/files/test_sealing.py
 
 sanitize: ## the C++ code under the sanitizers for addresses and undefined behavior, then under valgrind
 	scripts/sanitize.sh
@@ -58,7 +64,7 @@ wheels: $(VENV)/.tools ## the wheels of both distributions and the source, into 
 	$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
 
 clean: ## remove what was built, measured in caches, or reported; .venv stays
-	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis $(REPORT)
+	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/cards $(REPORT)
 	find src tests scripts benchmarks lessons -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- setting up: a stamp in .venv for each step, so that a step is done once -------------------------------
@@ -106,6 +112,10 @@ $(VENV)/.test: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.t
 $(VENV)/.breadth: $(VENV)/.test
 	$(PIP) --no-deps --group breadth datasets
 	$(PIP) requests importlib_metadata ftfy sentencepiece fancy_einsum beartype jaxtyping typeguard dill multiprocess xxhash
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) --group docs
 	@touch $@
 
 # Without these programs their tests are skipped and say so; where CI is set, browser tests fail (tests/conftest.py).

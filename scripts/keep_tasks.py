@@ -19,7 +19,7 @@ from regard.files import sealing
 from regard.record.history import History
 from regard.tasks.common import model_card, pretrained
 from regard.tasks.common.catalogue import NAMES, tasks
-from regard.tasks.common.looks import LOOKED, look
+from regard.tasks.common.looks import LOOKS, look
 from regard.tasks.common.task import CARD, MODEL, TOKENIZER, Task, read_card, write_card
 from regard.training.monitor import FILE
 
@@ -109,7 +109,7 @@ def page(name: str) -> None:
     """Draw the pictures of a task and write its page."""
     folder = pretrained.folder(name)
     models = [task for task in tasks(name) if (folder / task.model / CARD).exists()]
-    if name in LOOKED and name != "bottleneck":
+    if name in LOOKS and name != "bottleneck":
         _picture(look(name).figures[0][1], folder / "attention.png")
     attending = next(task for task in models if task.attends)
     _picture(draw.history(History.load(folder / attending.model / FILE)), folder / "history.png")

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "regard"
 
 LAYERS = (
-    ("errors", "checks", "shapes", "files"),
+    ("errors", "checks", "shapes", "files", "html"),
     ("masks",),
     ("spec",),
     ("statistics",),
@@ -39,13 +39,11 @@ LAYERS = (
 )
 READS_REFERENCE = {"cli"}  # `regard verify`; nobody else inside the package
 LIGHT = {"regard", "torch", "numpy"} | sys.stdlib_module_names
-IMPORTS_EARLY = {
-    "cli",
-    "models",
-}  # are themselves imported late: by the command, and where `rg.models` is asked for
+# Are themselves imported late: by the command, and where `rg.models` is asked for.
+IMPORTS_EARLY = {"cli", "models"}
 KERNELS = ".engines.triton.kernels"  # written in Triton's language, and imported only where one is launched
 
-MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 200, 400, 12, 18
+MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 130, 400, 12, 18
 
 
 @dataclass(frozen=True)
@@ -279,13 +277,15 @@ def argument_faults(files: list[Path]) -> list[str]:
 
 
 def forbidden_code_faults(files: list[Path]) -> list[str]:
-    """`assert False`, `eval`, `exec`, and every way to pickle."""
+    """`assert False`, `eval` and `exec` of anything but an empty text, and every way to pickle."""
     picklers = {"pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"}
     faults = []
     for path, node in _nodes(files):
         match node:
             case ast.Assert(test=ast.Constant(value=value)) if not value:
                 what = "assert False"
+            case ast.Call(func=ast.Name(id="exec"), args=[ast.Constant(value="")]):
+                continue
             case ast.Call(func=ast.Name(id="eval" | "exec" as what)):
                 pass
             case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="load" | "save" as verb)):
@@ -300,16 +300,8 @@ def forbidden_code_faults(files: list[Path]) -> list[str]:
     return faults
 
 
-WRITERS = {
-    "write_text",
-    "write_bytes",
-    "savefig",
-    "save_file",
-    "to_parquet",
-    "to_csv",
-    "save_pretrained",
-    "imsave",
-}
+WRITERS = {"write_text", "write_bytes", "savefig", "save_file", "save_pretrained", "imsave"}
+WRITERS |= {"to_parquet", "to_csv"}
 WHOLE = {"replacing", "replacing_all", "temporary", "BytesIO"}  # what these give may be written to in place
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MODEL, WORDS, CARD = "model", "words.json", "card.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 CARD_FORM = sealing.Form("regard-card", 1, "card")
+QUICK_SAVES = 20  # checkpoints of a quick training of two minutes
 PROBED = 4  # held-out examples that the history of the heads is seen on
 
 Card = dict[str, Any]
@@ -85,7 +86,7 @@ class Task:
         Raises:
             TrainingError: the folder holds another run.
         """
-        recipe = replace(self.quick if quick else self.recipe, seed=seed)
+        recipe = self.settings(quick=quick, seed=seed)
         data = self.data(quick, None)
         model = self.new(len(data.words), seed)
         inputs = data.collate([data.held[place] for place in range(min(PROBED, len(data.held)))])
@@ -98,6 +99,13 @@ class Task:
         card = self._card(model, data, run=_told(run) | {"quick": quick})
         write_card(folder, card)
         return card
+
+    def settings(self, *, quick: bool, seed: int) -> Recipe:
+        """The recipe of a run."""
+        if not quick:
+            return replace(self.recipe, seed=seed)
+        # A checkpoint every few seconds: whenever it is killed, it goes on.
+        return replace(self.quick, seed=seed, save_steps=max(1, self.quick.max_steps // QUICK_SAVES))
 
     def evaluate(self, folder: Path, *, quick: bool = False) -> Card:
         """Score the model that is kept in a folder anew; its card there stays as it is.
@@ -208,7 +216,6 @@ def _told(run: Run) -> Card:
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
-        "resumed": run.resumed,  # the seconds are counted from this step on
         "machine": f"{processor()}, torch {torch.__version__}",
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
