@@ -16,7 +16,7 @@ import pytest
 
 from house import guards
 from regard.tasks.common.catalogue import NAMES
-from regard.tasks.common.looks import LOOKED
+from regard.tasks.common.looks import LOOKS
 
 BUILD = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
 NO_COMPILER = {"CXX": "/bin/false"}
@@ -25,8 +25,8 @@ TASKS = guards.ROOT / "packages" / "regard-tasks"
 EVERY_LOOK = """
 import sys
 from regard.cli import main
-from regard.tasks.common.looks import LOOKED
-for name in LOOKED:
+from regard.tasks.common.looks import LOOKS
+for name in LOOKS:
     sys.argv = ["regard", "look", name]
     try:
         main()
@@ -145,7 +145,7 @@ def test_the_wheels_run_in_an_empty_environment_without_a_compiler(project, tmp_
     environment.install(build(TASKS, tmp_path / "tasks"))
     every = environment.run("python", "-c", EVERY_LOOK)
     assert every.returncode == 0, every.stdout + every.stderr
-    assert re.findall(r"^looked at (\w+)$", every.stdout, re.MULTILINE) == list(LOOKED)
+    assert re.findall(r"^looked at (\w+)$", every.stdout, re.MULTILINE) == list(LOOKS)
 
 
 def test_the_second_wheel_is_the_trained_models_and_nothing_else(tmp_path):
