@@ -8,11 +8,12 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 REPORT := regard-report.html
 NATIVE := native/CMakeLists.txt $(wildcard native/*.h native/*.cpp)
-TESTS  := test,dev
+USED   := look,tasks,cuda
+TASKS  := packages/regard-tasks
 BUILT  := src/regard/engines/native/_native.so
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types browser cross docs embedded bench breadth proof sanitize clean
+.PHONY: help demo test lint types browser cross docs embedded bench breadth proof sanitize wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -56,6 +57,12 @@ proof: $(VENV)/.test ## ten times as many drawn calls, gradients, laws of every 
 sanitize: ## the C++ code under the sanitizers for addresses and undefined behavior, then under valgrind
 	scripts/sanitize.sh
 
+wheels: $(VENV)/.tools ## the wheels of both distributions and the source, into dist/; needs docker, and qemu for the other processor
+	$(PIP) --group wheels
+	$(BIN)/python -m cibuildwheel --output-dir dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist $(TASKS)
+	$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
+
 clean: ## remove what was built, measured in caches, or reported; .venv stays
 	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/cards $(REPORT)
 	find src tests scripts benchmarks lessons -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
@@ -79,36 +86,36 @@ $(VENV)/.torch: $(VENV)/.made constraints.txt
 	$(PIP) torch
 	@touch $@
 
-$(VENV)/.tools: $(VENV)/.made constraints.txt
-	$(PIP) scikit-build-core cmake ninja
+# Groups of dependencies need a pip that is younger than that of most Pythons.
+$(VENV)/.tools: $(VENV)/.made constraints.txt pyproject.toml
+	$(PIP) pip
+	$(PIP) --group build
 	@touch $@
 
 # Builds the native engine where it can. An older library must not stand in for one that does not build, and a compiler
 # that was looked for in vain must be looked for again.
 define install
 	rm -f $(BUILT) native/CMakeCache.txt
-	$(PIP) --no-build-isolation --editable '.[$(1)]'
+	$(PIP) --no-build-isolation --editable $(TASKS) --editable '.[$(1)]' $(2)
 	@test -e $(BUILT) || echo "The native engine was not built: it needs a C++ compiler with OpenMP." \
 	  "Attention runs on the slower tiles engine. REGARD_NATIVE=1 make $(MAKECMDGOALS) shows what is wrong."
 	@touch $@
 endef
 
-$(VENV)/.look: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(NATIVE)
+$(VENV)/.look: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
 	$(call install,look)
 
-$(VENV)/.test: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(NATIVE)
-	$(call install,$(TESTS))
+$(VENV)/.test: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
+	$(call install,$(USED),--group test --group dev)
 
-# The extra `breadth` without what it needs, most of all torchvision, and then what of that is used.
+# The group `breadth` without what it needs, most of all torchvision, and then what of that is used.
 $(VENV)/.breadth: $(VENV)/.test
-	$(PIP) --no-deps $$($(BIN)/python -c 'import tomllib; \
-	  print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["breadth"])' | tr -d "'") datasets
+	$(PIP) --no-deps --group breadth datasets
 	$(PIP) requests importlib_metadata ftfy sentencepiece fancy_einsum beartype jaxtyping typeguard dill multiprocess xxhash
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(PIP) $$($(BIN)/python -c 'import tomllib; \
-	  print(*tomllib.load(open("pyproject.toml", "rb"))["dependency-groups"]["docs"])')
+	$(PIP) --group docs
 	@touch $@
 
 # Without these programs their tests are skipped and say so; where CI is set, browser tests fail (tests/conftest.py).

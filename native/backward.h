@@ -3,15 +3,15 @@
 #pragma once
 #include "again.h"
 #include "bias_gradient.h"
-#include "slopes.h"
-#include "turned.h"
+#include "state_grad.h"
+#include "transposed.h"
 
 namespace REGARD_ISA {
 
-constexpr int64_t PULL_PANELS = 4;  // panels in a block: a tile of queries is read once for all of them
+constexpr int64_t VJP_PANELS = 4;  // panels in a block: a tile of queries is read once for all of them
 
 // A block of keys of one residue class and one head.
-struct PullTask {
+struct VjpTask {
   const RegardCall* call;
   const RegardWant* want;
   const RegardGradient* gradient;
@@ -23,7 +23,7 @@ struct PullTask {
 };
 
 // One panel of keys.
-struct PullPanel {
+struct VjpPanel {
   Span keys;
   float *key, *value;      // packed: [dim][PANEL], [value_dim + extras][PANEL]
   float* rows;             // keys · scale, NaN and inf cleaned to 0, filled up to whole vectors
@@ -35,30 +35,30 @@ struct QueryTile {
   Again again;
   Rows clean_query, output, clean_output;         // output: the gradient of o
   bool broken;                                    // some of `output` is not finite
-  float *query_space, *clean_space, *slope_space, *clean_output_space, *extra;
-  float *p, *slope, *cap;  // [TILE][PANEL], with room for a last block of TURNED rows
+  float *query_space, *clean_space, *grad_space, *clean_output_space, *extra;
+  float *p, *grad, *cap;  // [TILE][PANEL], with room for a last block of TRANSPOSED_ROWS rows
 };
 
-static inline int64_t whole_vectors(int64_t width) { return (width + LANES - 1) / LANES * LANES; }
+static inline int64_t round_up_to_lanes(int64_t width) { return (width + LANES - 1) / LANES * LANES; }
 
-static inline void take_tile(const PullTask& task, Space* space, PullPanel* panels, QueryTile* tile) {
+static inline void take_tile(const VjpTask& task, Space* space, VjpPanel* panels, QueryTile* tile) {
   const RegardCall& call = *task.call;
   int64_t width = call.value_dim + extras_of(*task.want, *task.gradient).count();
-  for (int64_t p = 0; p < PULL_PANELS; p++) {
+  for (int64_t p = 0; p < VJP_PANELS; p++) {
     panels[p].key = space->take<float>(call.dim * PANEL);
     panels[p].value = space->take<float>(width * PANEL);
-    panels[p].rows = space->take<float>(whole_vectors(call.dim) * PANEL);
+    panels[p].rows = space->take<float>(round_up_to_lanes(call.dim) * PANEL);
     panels[p].d_key = space->take<float>(call.dim * PANEL);
     panels[p].d_value = space->take<float>(call.value_dim * PANEL);
   }
   take_again(call, space, &tile->again);
   tile->query_space = space->take<float>(TILE * call.dim);
   tile->clean_space = space->take<float>(TILE * call.dim);
-  tile->slope_space = space->take<float>(TILE * width);
+  tile->grad_space = space->take<float>(TILE * width);
   tile->clean_output_space = space->take<float>(TILE * call.value_dim);
   tile->extra = space->take<float>(SCORE_SPACE);
-  tile->p = space->take<float>((TILE + TURNED) * PANEL);
-  tile->slope = space->take<float>((TILE + TURNED) * PANEL);
+  tile->p = space->take<float>((TILE + TRANSPOSED_ROWS) * PANEL);
+  tile->grad = space->take<float>((TILE + TRANSPOSED_ROWS) * PANEL);
   tile->cap = space->take<float>(call.softcap != 0 ? TILE * PANEL : 0);
 }
 
@@ -77,13 +77,13 @@ static inline Rows cleaned(const Rows& rows, int64_t count, int64_t width, float
   return {space, width};
 }
 
-static inline void start_pull_panel(const PullTask& task, int64_t first, int64_t count, PullPanel* panel, float* space) {
+static inline void start_vjp_panel(const VjpTask& task, int64_t first, int64_t count, VjpPanel* panel, float* space) {
   const RegardCall& call = *task.call;
   Head head = head_of(&call, task.mask, task.batch, task.kv_head * (call.heads / call.kv_heads), false);
   panel->keys = keys_of(task.step, task.residue, first, count);
   pack_keys(head, panel->keys, panel->key, space);
   Rows key = rows_of(call.key, call.type, task.batch, task.kv_head, panel->keys.first, task.step, count, call.dim, space);
-  int64_t width = whole_vectors(call.dim);
+  int64_t width = round_up_to_lanes(call.dim);
   for (int64_t j = 0; j < count; j++)
     for (int64_t d = 0; d < width; d++) {
       float x = d < call.dim ? key.data[j * key.stride + d] * (float)call.scale : 0.0f;
@@ -99,29 +99,31 @@ static inline void start_pull_panel(const PullTask& task, int64_t first, int64_t
   __builtin_memset(panel->d_value, 0, sizeof(float) * (size_t)(call.value_dim * PANEL));
 }
 
-// scores becomes p = 2^(steepness · (score − m)), and slope d score; both are 0 where a pair is blocked, whatever its numbers are.
+// `scores` becomes p = 2^(log2_scale · (score − m)), and `grad` their gradient; both are 0 where a pair is blocked,
+// whatever its numbers are.
 template <bool BLOCKS>
-static inline void combine(const Slopes& slopes, int64_t skip, int64_t count, const uint64_t* bits, float* scores, float* slope) {
-  vf steepness = splat(slopes.steepness);
+static inline void combine(const StateGrad& grads, int64_t skip, int64_t count, const uint64_t* bits, float* scores,
+                           float* grad) {
+  vf log2_scale = splat(grads.log2_scale);
   for (int64_t r = 0; r < count; r++) {
-    vf m = splat(slopes.m[skip + r]), rest = splat(slopes.rest[skip + r]), base = splat(slopes.base[skip + r]);
-    vf entropy = splat(slopes.entropy[skip + r]), squares = splat(slopes.squares[skip + r]);
+    vf m = splat(grads.m[skip + r]), rest = splat(grads.rest[skip + r]), base = splat(grads.base[skip + r]);
+    vf entropy = splat(grads.entropy[skip + r]), squares = splat(grads.squares[skip + r]);
     REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
       int64_t at = r * PANEL + c * LANES;
-      vf x = maximum(splat(LEAST - 1.0f), (load(scores + at) - m) * steepness - rest);
+      vf x = maximum(splat(LEAST - 1.0f), (load(scores + at) - m) * log2_scale - rest);
       vf p = power2(x);
-      vf d = p * (load(slope + at) + base + entropy * x + squares * p);
+      vf d = p * (load(grad + at) + base + entropy * x + squares * p);
       if (BLOCKS) {
         p = keep(bits[r] >> (c * LANES), p, (vf){});
         d = keep(bits[r] >> (c * LANES), d, (vf){});
       }
       store(scores + at, p);
-      store(slope + at, d);
+      store(grad + at, d);
     }
   }
 }
 
-// The slope of softcap · tanh(score / softcap), from the product before it.
+// The derivative of softcap · tanh(score / softcap), from the product before it.
 static inline void fill_cap(const RegardCall& call, const float* products, int64_t count, float* cap) {
   vf inverse = splat((float)(call.scale / call.softcap));
   for (int64_t x = 0; x < count * PANEL; x += LANES) {
@@ -130,79 +132,79 @@ static inline void fill_cap(const RegardCall& call, const float* products, int64
   }
 }
 
-static inline void add_cap(const float* cap, int64_t count, const uint64_t* bits, float* slope) {
+static inline void add_cap(const float* cap, int64_t count, const uint64_t* bits, float* grad) {
   for (int64_t r = 0; r < count; r++)
     for (int c = 0; c < PANEL_VECTORS; c++) {
       int64_t at = r * PANEL + c * LANES;
-      vf product = load(slope + at) * load(cap + at);
-      store(slope + at, bits ? keep(bits[r] >> (c * LANES), product, (vf){}) : product);
+      vf product = load(grad + at) * load(cap + at);
+      store(grad + at, bits ? keep(bits[r] >> (c * LANES), product, (vf){}) : product);
     }
 }
 
 // The rows from the `skip`-th on.
 static inline Rows from(const Rows& rows, int64_t skip) { return {rows.data + skip * rows.stride, rows.stride}; }
 
-// Adds one panel's share of a tile to the gradients.
-static inline void pull_tile(const PullTask& task, const Head& head, const PullPanel& panel, const QueryTile& tile,
-                             Slopes* slopes, Tile kind) {
+// Adds what one panel gives in a tile to the gradients.
+static inline void vjp_tile(const VjpTask& task, const Head& head, const VjpPanel& panel, const QueryTile& tile,
+                             StateGrad* grads, Tile kind) {
   const RegardCall& call = *task.call;
   const RegardGradient& gradient = *task.gradient;
   uint64_t bits[TILE];
-  Span queries = slopes->queries, keys = panel.keys;
+  Span queries = grads->queries, keys = panel.keys;
   if (kind == SOME && !allowed_rows(head, keys, &queries, bits)) return;
-  int64_t skip = (queries.first - slopes->queries.first) / queries.step, count = queries.count;
+  int64_t skip = (queries.first - grads->queries.first) / queries.step, count = queries.count;
   Runs runs = runs_of(count, keys.count, kind == SOME ? bits : nullptr);
   Rows output = from(tile.output, skip), clean_output = from(tile.clean_output, skip);
   products_again(head, tile.again, runs, keys, panel.key, skip, count, tile.p);
   if (call.softcap != 0) fill_cap(call, tile.p, count, tile.cap);
-  bool blocks = settle_scores(head, keys, queries, kind, tile.p, bits, tile.extra);
-  aim(slopes, keys, queries, skip, tile.slope_space);
-  score_runs(runs, output.data, output.stride, panel.value, slopes->value_dim + slopes->extras.count(), tile.slope);
-  add_near(*slopes, keys, queries, skip, tile.slope);
-  if (blocks) combine<true>(*slopes, skip, count, bits, tile.p, tile.slope);
-  else combine<false>(*slopes, skip, count, bits, tile.p, tile.slope);
+  bool blocks = finish_scores(head, keys, queries, kind, tile.p, bits, tile.extra);
+  add_panel_terms(grads, keys, queries, skip, tile.grad_space);
+  score_runs(runs, output.data, output.stride, panel.value, grads->value_dim + grads->extras.count(), tile.grad);
+  add_near(*grads, keys, queries, skip, tile.grad);
+  if (blocks) combine<true>(*grads, skip, count, bits, tile.p, tile.grad);
+  else combine<false>(*grads, skip, count, bits, tile.p, tile.grad);
   if (gradient.value && gradient.o) {
     add_runs(runs, clean_output.data, clean_output.stride, tile.p, call.value_dim, nullptr, panel.d_value);
     if (tile.broken) add_broken(output, count, call.value_dim, tile.p, bits, blocks, panel.d_value);
   }
-  if (task.bias) add_bias_gradient(head, gradient, keys, queries, tile.slope, task.bias);
-  if (call.softcap != 0) add_cap(tile.cap, count, blocks ? bits : nullptr, tile.slope);
+  if (task.bias) add_bias_gradient(head, gradient, keys, queries, tile.grad, task.bias);
+  if (call.softcap != 0) add_cap(tile.cap, count, blocks ? bits : nullptr, tile.grad);
   if (gradient.key) {
     Rows clean_query = from(tile.clean_query, skip);
-    add_runs(runs, clean_query.data, clean_query.stride, tile.slope, call.dim, nullptr, panel.d_key);
+    add_runs(runs, clean_query.data, clean_query.stride, tile.grad, call.dim, nullptr, panel.d_key);
   }
   if (!task.query) return;
-  int64_t stride = whole_vectors(call.dim);
+  int64_t stride = round_up_to_lanes(call.dim);
   for (int i = 0; i < runs.count; i++) {
     const Run& run = runs.run[i];
     int64_t lane = run.first * LANES, end = lane + run.vectors * LANES;
-    add_turned(tile.slope + run.begin * PANEL + lane, run.end - run.begin, panel.rows + lane * stride, stride,
+    add_transposed(tile.grad + run.begin * PANEL + lane, run.end - run.begin, panel.rows + lane * stride, stride,
                (end < keys.count ? end : keys.count) - lane, call.dim,
-               task.query + (slopes->origin + (skip + run.begin) * queries.step) * call.dim, queries.step * call.dim);
+               task.query + (grads->origin + (skip + run.begin) * queries.step) * call.dim, queries.step * call.dim);
   }
 }
 
 // Reads a tile of queries.
-static inline void start_tile(const Head& head, Span queries, QueryTile* tile, Slopes* slopes) {
+static inline void start_tile(const Head& head, Span queries, QueryTile* tile, StateGrad* grads) {
   const RegardCall& call = *head.call;
   read_queries(head, queries, &tile->again);
   Rows query = queries_in_float(head, queries, tile->query_space);
   tile->clean_query = cleaned(query, queries.count, call.dim, tile->clean_space);
-  start_slopes(head, queries, slopes, tile->slope_space);
-  tile->output = {slopes->rows, slopes->stride};
-  tile->clean_output = cleaned(tile->output, queries.count, slopes->value_dim, tile->clean_output_space);
+  read_state_grad(head, queries, grads, tile->grad_space);
+  tile->output = {grads->rows, grads->stride};
+  tile->clean_output = cleaned(tile->output, queries.count, grads->value_dim, tile->clean_output_space);
   tile->broken = tile->clean_output.data != tile->output.data;
 }
 
 // Visits the queries that may attend some key of the block, in all heads that share it.
-static inline void pull_head(const PullTask& task, const PullPanel* panels, int64_t used, int64_t h, QueryTile* tile) {
+static inline void vjp_head(const VjpTask& task, const VjpPanel* panels, int64_t used, int64_t h, QueryTile* tile) {
   const RegardCall& call = *task.call;
   Head head = head_of(&call, task.mask, task.batch, h, false);
-  Slopes slopes = {};
-  slopes.want = task.want;
-  slopes.gradient = task.gradient;
-  slopes.extras = extras_of(*task.want, *task.gradient);
-  slopes.value_dim = task.gradient->o ? call.value_dim : 0;
+  StateGrad grads = {};
+  grads.want = task.want;
+  grads.gradient = task.gradient;
+  grads.extras = extras_of(*task.want, *task.gradient);
+  grads.value_dim = task.gradient->o ? call.value_dim : 0;
   Span block = keys_of(task.step, task.residue, task.first, task.count);
   int64_t there = queries_in(call, task.step, task.residue);
   Span all = queries_of(call, task.step, task.residue, 0, there);
@@ -210,21 +212,21 @@ static inline void pull_head(const PullTask& task, const PullPanel* panels, int6
   int64_t begin, end;
   Tile kind;
   while (walk.next(&begin, &end, &kind)) {
-    start_tile(head, {all.first + begin * all.step, all.step, end - begin}, tile, &slopes);
+    start_tile(head, {all.first + begin * all.step, all.step, end - begin}, tile, &grads);
     for (int64_t p = 0; p < used; p++) {
-      Walk own(head, panels[p].keys, all, 0, 0);
-      Tile here = kind == ALL ? ALL : own.ask(begin, end);
-      if (here != NONE) pull_tile(task, head, panels[p], *tile, &slopes, here);
+      Walk panel_walk(head, panels[p].keys, all, 0, 0);
+      Tile here = kind == ALL ? ALL : panel_walk.ask(begin, end);
+      if (here != NONE) vjp_tile(task, head, panels[p], *tile, &grads, here);
     }
   }
 }
 
-static inline int64_t pull_space(const RegardCall& call, const RegardWant& want, const RegardGradient& gradient) {
-  PullTask task = {};
+static inline int64_t vjp_space(const RegardCall& call, const RegardWant& want, const RegardGradient& gradient) {
+  VjpTask task = {};
   task.call = &call;
   task.want = &want;
   task.gradient = &gradient;
-  PullPanel panels[PULL_PANELS];
+  VjpPanel panels[VJP_PANELS];
   QueryTile tile;
   Space space = {nullptr, 0};
   take_tile(task, &space, panels, &tile);
@@ -232,28 +234,28 @@ static inline int64_t pull_space(const RegardCall& call, const RegardWant& want,
   return space.used;
 }
 
-static inline void run_pull(const PullTask& task, void* scratch) {
+static inline void run_vjp(const VjpTask& task, void* scratch) {
   FlushDenormals quiet;
   const RegardCall& call = *task.call;
-  PullPanel panels[PULL_PANELS];
+  VjpPanel panels[VJP_PANELS];
   QueryTile tile;
   Space space = {(char*)scratch, 0};
   take_tile(task, &space, panels, &tile);
   float* rows = space.take<float>(PANEL * (call.dim > call.value_dim ? call.dim : call.value_dim));
   int64_t used = (task.count + PANEL - 1) / PANEL, group = call.heads / call.kv_heads;
-  __builtin_memset(tile.p, 0, sizeof(float) * (TILE + TURNED) * PANEL);  // vectors that no run needs are never written
-  __builtin_memset(tile.slope, 0, sizeof(float) * (TILE + TURNED) * PANEL);
+  __builtin_memset(tile.p, 0, sizeof(float) * (TILE + TRANSPOSED_ROWS) * PANEL);  // vectors that no run needs are never written
+  __builtin_memset(tile.grad, 0, sizeof(float) * (TILE + TRANSPOSED_ROWS) * PANEL);
   if (needs_tiles(call)) amx_begin();
   for (int64_t p = 0; p < used; p++) {
     int64_t left = task.count - p * PANEL;
-    start_pull_panel(task, task.first + p * PANEL, left < PANEL ? left : PANEL, &panels[p], rows);
+    start_vjp_panel(task, task.first + p * PANEL, left < PANEL ? left : PANEL, &panels[p], rows);
   }
-  for (int64_t h = task.kv_head * group; h < (task.kv_head + 1) * group; h++) pull_head(task, panels, used, h, &tile);
+  for (int64_t h = task.kv_head * group; h < (task.kv_head + 1) * group; h++) vjp_head(task, panels, used, h, &tile);
   if (needs_tiles(call)) amx_end();
   Lanes scale, one;
   for (int64_t x = 0; x < PANEL; x++) { scale[x] = (float)call.scale; one[x] = 1; }
   for (int64_t p = 0; p < used; p++) {
-    const PullPanel& panel = panels[p];
+    const VjpPanel& panel = panels[p];
     int64_t at = (task.batch * call.kv_heads + task.kv_head) * call.keys + panel.keys.first;
     if (task.gradient->key)
       unpack_panel(panel.d_key, panel.keys.count, call.dim, scale, true, task.gradient->key + at * call.dim, task.step * call.dim);

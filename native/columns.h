@@ -47,20 +47,20 @@ REGARD_INLINE vf join_pairs(vf x, Join join) {
 // The largest score of each row of a tile, in units of the scores, and log2 l with what rounding took from m. Apart: their
 // sum would be rounded at the size of m, and all weights of a row with it.
 struct Held {
-  float m[TILE], rest[TILE], slope;
+  float m[TILE], rest[TILE], log2_scale;
 };
 
-// Sum and largest of the weights 2^(slope · (score − m) − log2 l) of each lane, over rows [begin, end) of a tile. `bits` may
+// Sum and largest of the weights 2^(log2_scale · (score − m) − log2 l) of each lane, over rows [begin, end) of a tile. `bits` may
 // be null: all pairs are allowed. A NaN reaches the sum alone.
 static inline void weigh(const float* scores, const Held& held, int64_t skip, const uint64_t* bits, const Runs& runs,
                          int64_t begin, int64_t end, float* total, float* peak) {
   const float *m = held.m + skip, *rest = held.rest + skip;
-  vf slope = splat(held.slope);
+  vf log2_scale = splat(held.log2_scale);
   for (int c = 0; c < PANEL_VECTORS; c++) {
     vf sum = {}, top = {};
     int64_t first = begin > runs.from[c] ? begin : runs.from[c], last = end < runs.to[c] ? end : runs.to[c];
     for (int64_t j = first; j < last; j++) {
-      vf p = power2((load(scores + j * PANEL + c * LANES) - splat(m[j])) * slope - splat(rest[j]));
+      vf p = power2((load(scores + j * PANEL + c * LANES) - splat(m[j])) * log2_scale - splat(rest[j]));
       if (bits) p = keep(bits[j] >> (c * LANES), p, (vf){});
       sum += p;
       top = maximum(top, p);
@@ -142,7 +142,7 @@ static inline void add_to_cells(const ColumnsTask& task, KeyPanel* panel, int64_
   }
 }
 
-// Folds a tile of finished scores: row by row of cells where there is a map, whole where there is none.
+// Folds a tile of finished scores: row by row of cells where there is a map, all at once where there is none.
 static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const float* scores, const Held& held, int64_t skip,
                                 const uint64_t* bits, const Runs& runs, Span queries) {
   Lanes total, peak, sum = {}, top = {};
@@ -201,7 +201,7 @@ static inline void finish_key_panel(const ColumnsTask& task, KeyPanel* panel) {
 static inline void read_held(const ColumnsTask& task, Span queries, Held* held) {
   int64_t head = task.head.batch * task.call->heads + task.head.head, at = head * task.call->queries - task.call->offset;
   double unit = task.head.unit();
-  held->slope = task.head.slope();
+  held->log2_scale = task.head.log2_scale();
   for (int64_t r = 0; r < queries.count; r++) {
     int64_t row = at + queries.first + r * queries.step;
     double m = task.out->m[row], log_l = task.out->log_l[row] / LN2_EXACT;
@@ -226,21 +226,21 @@ static inline void fold_keys(const ColumnsTask& task, KeyPanel* panels, int64_t 
   Walk walk(task.head, block, queries, begin, end);
   Tile kind;
   while (walk.next(&begin, &end, &kind)) {
-    Span whole = {queries.first + begin * queries.step, queries.step, end - begin};
-    read_queries(task.head, whole, &again);
-    read_held(task, whole, &held);
+    Span tile = {queries.first + begin * queries.step, queries.step, end - begin};
+    read_queries(task.head, tile, &again);
+    read_held(task, tile, &held);
     for (int64_t p = 0; p < used; p++) {
       KeyPanel* panel = &panels[p];
-      Walk own(task.head, panel->keys, queries, 0, 0);
-      Tile here = kind == ALL ? ALL : own.ask(begin, end);
+      Walk panel_walk(task.head, panel->keys, queries, 0, 0);
+      Tile here = kind == ALL ? ALL : panel_walk.ask(begin, end);
       if (here == NONE) continue;
-      Span tile = whole;
-      if (here == SOME && !allowed_rows(task.head, panel->keys, &tile, allowed_bits)) continue;
-      int64_t skip = (tile.first - whole.first) / queries.step;
-      Runs runs = runs_of(tile.count, panel->keys.count, here == SOME ? allowed_bits : nullptr);
-      products_again(task.head, again, runs, panel->keys, panel->packed, skip, tile.count, scores);
-      bool blocks = settle_scores(task.head, panel->keys, tile, here, scores, allowed_bits, extra);
-      fold_columns(task, panel, scores, held, skip, blocks ? allowed_bits : nullptr, runs, tile);
+      Span cut = tile;
+      if (here == SOME && !allowed_rows(task.head, panel->keys, &cut, allowed_bits)) continue;
+      int64_t skip = (cut.first - tile.first) / queries.step;
+      Runs runs = runs_of(cut.count, panel->keys.count, here == SOME ? allowed_bits : nullptr);
+      products_again(task.head, again, runs, panel->keys, panel->packed, skip, cut.count, scores);
+      bool blocks = finish_scores(task.head, panel->keys, cut, here, scores, allowed_bits, extra);
+      fold_columns(task, panel, scores, held, skip, blocks ? allowed_bits : nullptr, runs, cut);
     }
   }
 }

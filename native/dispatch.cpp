@@ -48,12 +48,12 @@ bool has_amx() { return has_halves(); }
 #elif defined(__linux__)
 // Linux gives the tiles' registers to a process that asks for them, for all its threads, and a fork inherits them.
 bool has_amx() {
-  constexpr unsigned TILES = 1u << 24, BFLOAT16 = 1u << 22, KEPT = 3u << 17;  // KEPT: XTILECFG, XTILEDATA
+  constexpr unsigned TILES = 1u << 24, BFLOAT16 = 1u << 22, ENABLED = 3u << 17;  // ENABLED: XTILECFG, XTILEDATA
   constexpr long ASK = 0x1023, TILE_DATA = 18;                                // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   unsigned a, b, c, d, high;
   if (!has_halves() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & TILES) == 0 || (d & BFLOAT16) == 0) return false;
   __asm__ volatile("xgetbv" : "=a"(a), "=d"(high) : "c"(0));
-  return (a & KEPT) == KEPT && syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
+  return (a & ENABLED) == ENABLED && syscall(SYS_arch_prctl, ASK, TILE_DATA) == 0;
 }
 #else
 bool has_amx() { return false; }
@@ -120,7 +120,7 @@ REGARD_DOOR int regard_columns(int build, const RegardCall* call, const RegardCo
 REGARD_DOOR int regard_look(int build, const RegardCall* call, const RegardWant* want, const RegardState* state,
                             const RegardColumns* columns, const RegardLook* look) {
   const RegardKernels* k = kernels(build);
-  return k ? regard_looked(*k, call, want, state, columns, look) : 2;
+  return k ? regard_look_with(*k, call, want, state, columns, look) : 2;
 }
 
 REGARD_DOOR int regard_gradients(int build, const RegardCall* call, const RegardWant* want, const RegardGradient* gradient) {

@@ -72,7 +72,7 @@ static inline void start_few(const RowsTask& task, const Few& few, float* space)
 // A larger score of row x, the first of its value at row `at` of the residue class: earlier sums are rescaled.
 static inline void raise(const RegardWant& want, int64_t wide_value, const Few& few, int64_t x, float top, int64_t at) {
   const Panel& lanes = few.lanes;
-  double shift = lanes.m[x] == -INF ? 0 : ((double)lanes.m[x] - top) * lanes.slope;
+  double shift = lanes.m[x] == -INF ? 0 : ((double)lanes.m[x] - top) * lanes.log2_scale;
   double factor = lanes.m[x] == -INF ? 0 : power2(splat((float)shift))[0];
   lanes.m[x] = top;
   if (want.top == 1) {
@@ -103,12 +103,12 @@ static inline void keep_row_top(const Panel& lanes, int64_t top, int64_t x, cons
   }
 }
 
-// p = 2^(slope · (score − m)) in place, and its sums, the moments about the middle of the tile.
-REGARD_INLINE void exponentiate_row(float* scores, int64_t count, float m, float slope, vf* sums) {
+// p = 2^(log2_scale · (score − m)) in place, and its sums, the moments about the middle of the tile.
+REGARD_INLINE void exponentiate_row(float* scores, int64_t count, float m, float log2_scale, vf* sums) {
   vf l = {}, u = {}, r = {}, first = {}, second = {};
   vf at = ramp() - splat((float)(count / 2));
   for (int v = 0; v < TILE_VECTORS; v++, at += splat((float)LANES)) {
-    vf x = maximum(splat(LEAST - 1.0f), (load(scores + v * LANES) - splat(m)) * splat(slope));
+    vf x = maximum(splat(LEAST - 1.0f), (load(scores + v * LANES) - splat(m)) * splat(log2_scale));
     vf p = power2(x), moment = p * at;
     store(scores + v * LANES, p);
     l += p;
@@ -183,7 +183,7 @@ static inline void fold_few(const RowsTask& task, const Few& few, float* scores,
       while (row[j] != top) j++;
       raise(want, wide_value, few, x, top, begin + j);
     }
-    exponentiate_row(row, keys.count, few.lanes.m[x] == -INF ? 0 : few.lanes.m[x], few.lanes.slope, few.sums + SUMS * x);
+    exponentiate_row(row, keys.count, few.lanes.m[x] == -INF ? 0 : few.lanes.m[x], few.lanes.log2_scale, few.sums + SUMS * x);
   }
   for (int64_t i = 0; i < SUMS * few.rows; i += LANES) store(few.totals + i, sum_each(few.sums + i));
   uint64_t groups[MOST_COLUMNS];
@@ -221,10 +221,10 @@ static inline void score_few(const RowsTask& task, const Few& few, const Stream<
   for (int64_t h = 0; h < few.heads; h++) {
     Head head = task.head;
     head.head += h;
-    float* own = scores + h * task.count * TILE;
+    float* head_scores = scores + h * task.count * TILE;
     uint64_t* bits = allowed_bits + h * task.count;
     if (kind == SOME) allowed(head.allows(), head.batch, head.head, tile, few.queries, false, bits);
-    bool blocks = settle_scores<TILE_VECTORS>(head, tile, few.queries, kind, own, bits, extra);
+    bool blocks = finish_scores<TILE_VECTORS>(head, tile, few.queries, kind, head_scores, bits, extra);
     for (int64_t r = 0; r < task.count; r++) bits[r] = blocks ? bits[r] & there : there;
   }
   if (tile.count == TILE) return;
@@ -246,9 +246,9 @@ static inline void pass_few(const RowsTask& task, const Few& few, bool careful, 
   float* clean = space.take<float>(careful ? TILE * call.value_dim : 0);
   uint64_t allowed_bits[PANEL];
   Span keys = keys_of(task.step, task.residue, 0, task.end);
-  Head turned = task.head;
-  turned.lanes_are_queries = true;  // the walk is along the keys
-  Walk walk(turned, few.queries, keys, task.begin, task.end);
+  Head transposed = task.head;
+  transposed.lanes_are_queries = true;  // the walk is along the keys
+  Walk walk(transposed, few.queries, keys, task.begin, task.end);
   int64_t begin, end;
   Tile kind;
   const T* key = (const T*)call.key.data + task.head.batch * call.key.batch + task.head.kv_head * call.key.head;
@@ -275,8 +275,8 @@ static inline void pass_few(const RowsTask& task, const Few& few, bool careful, 
 static inline void finish_few(const RowsTask& task, const Few& few) {
   int64_t width = task.call->value_dim, top = task.want->top;
   for (int64_t h = 0; h < few.heads; h++) {
-    RowsTask own = task;
-    own.head.head += h;
+    RowsTask head_task = task;
+    head_task.head.head += h;
     int64_t x = h * task.count;
     Panel lanes = few.lanes;
     lanes.queries = few.queries;
@@ -291,11 +291,11 @@ static inline void finish_few(const RowsTask& task, const Few& few) {
     lanes.top_scores += x * top;
     lanes.top_keys += x * top;
     if (task.want->output) {
-      int64_t whole = width / LANES * LANES, row = padded(width);
-      pack_panel(few.o + x * row, row, task.count, whole, 1, lanes.o);
-      pack_panel(few.o + x * row + place(whole, width), row, task.count, width - whole, 1, lanes.o + whole * PANEL);
+      int64_t aligned = width / LANES * LANES, row = padded(width);
+      pack_panel(few.o + x * row, row, task.count, aligned, 1, lanes.o);
+      pack_panel(few.o + x * row + place(aligned, width), row, task.count, width - aligned, 1, lanes.o + aligned * PANEL);
     }
-    finish_panel(own, &lanes);
+    finish_panel(head_task, &lanes);
   }
 }
 
@@ -315,7 +315,7 @@ static inline void run_few_of(const RowsTask& task, int64_t heads, void* scratch
   few.heads = heads;
   few.rows = heads * task.count;
   few.queries = queries_of(*task.call, task.step, task.residue, task.first, task.count);
-  few.lanes.slope = task.head.slope();
+  few.lanes.log2_scale = task.head.log2_scale();
   take_few(*task.call, *task.want, &space, &few);
   float* queries_space = space.take<float>(PANEL * task.call->dim);
   for (bool careful = false;; careful = true) {

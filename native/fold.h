@@ -16,7 +16,7 @@ struct TileSums {
 // The running state of one panel.
 struct Panel {
   Span queries;
-  float slope;        // from a difference of scores to an exponent of two
+  float log2_scale;        // from a difference of scores to an exponent of two
   float *packed, *o;  // [dim][PANEL], [value_dim][PANEL]
   float *m, *best;
   double *l, *u, *r, *c;  // c: [columns][PANEL]
@@ -26,11 +26,11 @@ struct Panel {
   int64_t* top_keys;
 };
 
-// p = 2^(slope · (score − m)) in place, 0 in the rows that a vector does not need, and its sums. Summing the running sums of p
+// p = 2^(log2_scale · (score − m)) in place, 0 in the rows that a vector does not need, and its sums. Summing the running sums of p
 // weighs row j by count − j without a product, and summing those again by (count − j)(count − j + 1)/2: the moments cost
 // one addition each.
 template <int WANT>
-static inline void exponentiate(float* scores, int64_t count, const Runs& runs, const float* m, float slope, TileSums* sums) {
+static inline void exponentiate(float* scores, int64_t count, const Runs& runs, const float* m, float log2_scale, TileSums* sums) {
   float half = (float)(count - count / 2);
   for (int c = 0; c < PANEL_VECTORS; c++) {  // one vector at a time: five sums of three would not fit the registers
     vf largest = load(m + c * LANES), l = {}, u = {}, r = {}, once = {}, twice = {};
@@ -38,7 +38,7 @@ static inline void exponentiate(float* scores, int64_t count, const Runs& runs, 
     int64_t from = runs.from[c], to = runs.to[c];
     for (int64_t j = 0; j < from; j++) store(column + j * PANEL, (vf){});
     for (int64_t j = from; j < to; j++) {
-      vf x = maximum(splat(LEAST - 1.0f), (load(column + j * PANEL) - largest) * splat(slope));
+      vf x = maximum(splat(LEAST - 1.0f), (load(column + j * PANEL) - largest) * splat(log2_scale));
       vf p = power2(x);
       store(column + j * PANEL, p);
       l += p;
@@ -64,17 +64,17 @@ static inline void exponentiate(float* scores, int64_t count, const Runs& runs, 
   }
 }
 
-static inline void exponentiate(int want, float* scores, int64_t count, const Runs& runs, const float* m, float slope,
+static inline void exponentiate(int want, float* scores, int64_t count, const Runs& runs, const float* m, float log2_scale,
                                 TileSums* sums) {
   switch (want) {
-    case 0: return exponentiate<0>(scores, count, runs, m, slope, sums);
-    case 1: return exponentiate<1>(scores, count, runs, m, slope, sums);
-    case 2: return exponentiate<2>(scores, count, runs, m, slope, sums);
-    case 3: return exponentiate<3>(scores, count, runs, m, slope, sums);
-    case 4: return exponentiate<4>(scores, count, runs, m, slope, sums);
-    case 5: return exponentiate<5>(scores, count, runs, m, slope, sums);
-    case 6: return exponentiate<6>(scores, count, runs, m, slope, sums);
-    default: return exponentiate<7>(scores, count, runs, m, slope, sums);
+    case 0: return exponentiate<0>(scores, count, runs, m, log2_scale, sums);
+    case 1: return exponentiate<1>(scores, count, runs, m, log2_scale, sums);
+    case 2: return exponentiate<2>(scores, count, runs, m, log2_scale, sums);
+    case 3: return exponentiate<3>(scores, count, runs, m, log2_scale, sums);
+    case 4: return exponentiate<4>(scores, count, runs, m, log2_scale, sums);
+    case 5: return exponentiate<5>(scores, count, runs, m, log2_scale, sums);
+    case 6: return exponentiate<6>(scores, count, runs, m, log2_scale, sums);
+    default: return exponentiate<7>(scores, count, runs, m, log2_scale, sums);
   }
 }
 
@@ -224,7 +224,7 @@ static inline void fold_tile(const RegardWant& want, int64_t batch, const Panel&
   for (int c = 0; c < PANEL_VECTORS; c++) {
     vf old = load(panel.m + c * LANES), m = maximum(old, load(top + c * LANES));
     vf safe = select(m == splat(-INF), (vf){}, m);  // a row that is still empty: −inf − (−inf) never happens
-    vf change = (old - safe) * splat(panel.slope);
+    vf change = (old - safe) * splat(panel.log2_scale);
     store(panel.m + c * LANES, m);
     store(held + c * LANES, safe);
     store(factor + c * LANES, power2(change));
@@ -233,7 +233,7 @@ static inline void fold_tile(const RegardWant& want, int64_t batch, const Panel&
     same = same && !bits_of(change != (vf){});
   }
   TileSums sums;
-  exponentiate(flags, scores, keys.count, runs, held, panel.slope, &sums);
+  exponentiate(flags, scores, keys.count, runs, held, panel.log2_scale, &sums);
   double alpha[PANEL];
   for (int64_t x = 0; x < PANEL; x++) alpha[x] = factor[x];
   if (want.entropy)

@@ -117,8 +117,8 @@ static inline void pack_pairs(const uint16_t* rows, int64_t stride, int64_t coun
     }
 }
 
-// columns[d][pair] of a tile of values turned, 0 past the last of `count` keys.
-static inline void turn_values(const uint16_t* values, int64_t stride, int64_t count, int64_t width, uint32_t* columns) {
+// columns[d][pair] of a tile of values, transposed, 0 past the last of `count` keys.
+static inline void pack_values(const uint16_t* values, int64_t stride, int64_t count, int64_t width, uint32_t* columns) {
   for (int64_t d = 0; d < width; d += LANES)
     for (int64_t j = 0; j < TILE / 2; j += LANES) {
       vf x[LANES];
@@ -160,7 +160,7 @@ static inline int64_t tail_size(int64_t) { return 0; }
 static inline void score_halves(bool, const uint16_t*, int64_t, int64_t, const uint32_t*, int64_t, uint16_t*, float*) {}
 static inline void add_halves(bool, const uint32_t*, const uint32_t*, int64_t, int64_t, const float*, float*) {}
 static inline void pack_pairs(const uint16_t*, int64_t, int64_t, int64_t, uint32_t*) {}
-static inline void turn_values(const uint16_t*, int64_t, int64_t, int64_t, uint32_t*) {}
+static inline void pack_values(const uint16_t*, int64_t, int64_t, int64_t, uint32_t*) {}
 static inline void round_weights(const float*, int64_t, uint32_t*) {}
 static inline void amx_begin() {}
 static inline void amx_end() {}

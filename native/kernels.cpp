@@ -3,7 +3,7 @@
 
 #include "columns.h"
 #include "plan.h"
-#include "pull.h"
+#include "vjp.h"
 
 #define REGARD_JOIN_(a, b) a##b
 #define REGARD_JOIN(a, b) REGARD_JOIN_(a, b)

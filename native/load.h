@@ -54,7 +54,7 @@ static inline const uint16_t* halves_of(const RegardView& view, int64_t batch, i
   return (const uint16_t*)view.data + batch * view.batch + head * view.head + row * view.row;
 }
 
-// A square of LANES × LANES numbers turned: x[r] lane c becomes x[c] lane r.
+// A square of LANES × LANES numbers transposed: x[r] lane c becomes x[c] lane r.
 REGARD_INLINE void transpose(vf* x) {
   for (int half = LANES / 2; half > 0; half /= 2) {
     vf y[LANES];

@@ -47,7 +47,7 @@ void count_rows(const RegardCall& call, const RegardState& state, const RegardCo
 
 }  // namespace
 
-int regard_looked(const RegardKernels& kernels, const RegardCall* call, const RegardWant* want, const RegardState* state,
+int regard_look_with(const RegardKernels& kernels, const RegardCall* call, const RegardWant* want, const RegardState* state,
                   const RegardColumns* columns, const RegardLook* look) {
   if (const int failed = kernels.rows(call, want, state)) return failed;
   const int64_t rows = call->batch * call->heads * call->queries;

@@ -41,7 +41,7 @@ static inline Tile classify_node(const int64_t* node, const void* const* tables,
 
 static inline void allowed_node(const int64_t* node, const void* const* tables, const Place& place, uint64_t* out);
 
-// AND and OR: a node that settles the tile, or that cannot change it, is not evaluated pair by pair.
+// AND and OR: a node that decides the tile, or that cannot change it, is not evaluated pair by pair.
 static inline void allowed_join(const int64_t* node, const void* const* tables, const Place& place, uint64_t* out) {
   Tile neutral = node[0] == AND ? ALL : NONE;
   uint64_t flip = neutral == ALL ? 0 : ~(uint64_t)0;  // a | b is ~(~a & ~b)
@@ -52,15 +52,15 @@ static inline void allowed_join(const int64_t* node, const void* const* tables, 
     uint64_t part[WORD], open = 0;  // the pairs that a later node can still change
     if (tile == SOME) allowed_node(child, tables, place, part);
     for (int64_t r = 0; r < place.rows.count; r++) {
-      uint64_t kept = tile == SOME ? (out[r] ^ flip) & (part[r] ^ flip) : 0;
-      out[r] = kept ^ flip;
-      open |= kept & below(place.lanes.count);
+      uint64_t undecided = tile == SOME ? (out[r] ^ flip) & (part[r] ^ flip) : 0;
+      out[r] = undecided ^ flip;
+      open |= undecided & below(place.lanes.count);
     }
     if (!open) return;
   }
 }
 
-// Leaves whose keys are found query by query, turned round where the lanes are queries.
+// Leaves whose keys are found query by query, transposed where the lanes are queries.
 static inline void allowed_by_query(const int64_t* node, const void* const* tables, const Place& place, uint64_t* out) {
   uint64_t words[WORD] = {};
   Leaf leaf = {node + 2, tables};

@@ -27,18 +27,18 @@ struct Leaf {
   const int64_t* table(int i) const { return (const int64_t*)tables[argument[i]]; }
 };
 
-// The bits of the lanes whose label is that of the row. Rows mostly share a few labels: what one has got is kept.
+// The bits of the lanes whose label is that of the row. Rows mostly share a few labels: their words are cached.
 static inline void equal(const int64_t* lane_labels, const int64_t* row_labels, int64_t rows, uint64_t* out) {
   int64_t labels[16];
-  uint64_t words[16], kept = 0;
+  uint64_t words[16], cached = 0;
   for (int64_t r = 0; r < rows; r++) {
     int at = (int)((uint64_t)row_labels[r] * 0x9e3779b97f4a7c15 >> 60);  // 2^64 over the golden ratio spreads them
-    if (!(kept >> at & 1) || labels[at] != row_labels[r]) {
+    if (!(cached >> at & 1) || labels[at] != row_labels[r]) {
       uint64_t bits = 0;
       for (int l = 0; l < WORD; l++) bits |= (uint64_t)(lane_labels[l] == row_labels[r]) << l;
       labels[at] = row_labels[r];
       words[at] = bits;
-      kept |= (uint64_t)1 << at;
+      cached |= (uint64_t)1 << at;
     }
     out[r] = words[at];
   }

@@ -151,9 +151,9 @@ static inline int all_rows(const RegardCall& call, const RegardWant& want, const
       clear(to, want.columns, call.value_dim, want.top);
       for (int64_t chunk = 0; chunk < chunks; chunk++) {
         Row from = row_of(pieces, i * chunks + chunk, want.columns, call.value_dim, want.top);
-        float own, other;
-        merge(to, from, want.columns, want.top, &own, &other);
-        for (int64_t d = 0; to.o && d < call.value_dim; d++) to.o[d] = to.o[d] * own + from.o[d] * other;
+        float old_factor, new_factor;
+        merge(to, from, want.columns, want.top, &old_factor, &new_factor);
+        for (int64_t d = 0; to.o && d < call.value_dim; d++) to.o[d] = to.o[d] * old_factor + from.o[d] * new_factor;
       }
     });
   free(memory);

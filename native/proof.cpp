@@ -46,9 +46,9 @@ struct Proof {
   double m[ROWS], l[ROWS], u[ROWS], r[ROWS], c[ROWS];
   float o[ROWS * VALUE_DIM];
   int64_t count[ROWS];
-  // the second fold, and the gradients for `slopes` on the sums of the output
+  // the second fold, and the gradients for `grads` on the sums of the output
   float received[HEADS * KEYS], received_max[HEADS * KEYS];
-  float slopes[ROWS * VALUE_DIM], d_query[ROWS * DIM], d_key[KEYS * DIM], d_value[KEYS * VALUE_DIM];
+  float grads[ROWS * VALUE_DIM], d_query[ROWS * DIM], d_key[KEYS * DIM], d_value[KEYS * VALUE_DIM];
   double want_query[ROWS * DIM], want_key[KEYS * DIM], want_value[KEYS * VALUE_DIM];
 
   int64_t rows() const { return HEADS * queries; }
@@ -58,7 +58,7 @@ struct Proof {
     queries = queries_, type = type_;
     uint64_t state = (uint64_t)(7 * queries + type);
     query.draw(&state, type), key.draw(&state, type), value.draw(&state, type);
-    for (float& slope : slopes) slope = value.plain[(&slope - slopes) % (KEYS * VALUE_DIM)];
+    for (float& grad : grads) grad = value.plain[(&grad - grads) % (KEYS * VALUE_DIM)];
     code[0] = BAND, code[1] = 4, code[2] = -FAR, code[3] = 0;
     mask = {code, nullptr, 1};
     call.batch = 1, call.heads = HEADS, call.kv_heads = 1, call.queries = queries, call.keys = KEYS;
@@ -86,18 +86,18 @@ struct Proof {
     }
   }
 
-  // Of Σ slopes · o, where o is the sum over keys of e^(score − m) · value with m held fixed.
+  // Of Σ grads · o, where o is the sum over keys of e^(score − m) · value with m held fixed.
   void compute_gradients() {
     for (int64_t i = 0; i < rows(); i++)
       for (int64_t k = 0; k < allowed(i); k++) {
-        double p = weights[i * KEYS + k] * exp(lse[i] - m[i]), slope = 0;
+        double p = weights[i * KEYS + k] * exp(lse[i] - m[i]), grad = 0;
         for (int64_t d = 0; d < VALUE_DIM; d++) {
-          slope += p * slopes[i * VALUE_DIM + d] * value.plain[k * VALUE_DIM + d];
-          want_value[k * VALUE_DIM + d] += p * slopes[i * VALUE_DIM + d];
+          grad += p * grads[i * VALUE_DIM + d] * value.plain[k * VALUE_DIM + d];
+          want_value[k * VALUE_DIM + d] += p * grads[i * VALUE_DIM + d];
         }
         for (int64_t d = 0; d < DIM; d++) {
-          want_query[i * DIM + d] += slope * call.scale * key.plain[k * DIM + d];
-          want_key[k * DIM + d] += slope * call.scale * query.plain[i * DIM + d];
+          want_query[i * DIM + d] += grad * call.scale * key.plain[k * DIM + d];
+          want_key[k * DIM + d] += grad * call.scale * query.plain[i * DIM + d];
         }
       }
   }
@@ -158,7 +158,7 @@ int prove_columns(const RegardKernels& kernels, Proof& proof) {
 
 int prove_gradients(const RegardKernels& kernels, const RegardWant& want, Proof& proof) {
   RegardGradient gradient = {};
-  gradient.m = proof.m, gradient.o = proof.slopes;
+  gradient.m = proof.m, gradient.o = proof.grads;
   gradient.query = proof.d_query, gradient.key = proof.d_key, gradient.value = proof.d_value;
   if (kernels.gradients(&proof.call, &want, &gradient)) return NO_MEMORY;
   proof.compute_gradients();

@@ -70,7 +70,7 @@ static inline void start_panel(const RowsTask& task, Panel* panel, int64_t first
   const RegardCall& call = *task.call;
   const RegardWant& want = *task.want;
   panel->queries = queries_of(call, task.step, task.residue, first, count);
-  panel->slope = task.head.slope();
+  panel->log2_scale = task.head.log2_scale();
   int64_t row = panel->queries.first - call.offset;
   if (in_halves(call)) {
     pack_pairs(halves_of(call.query, task.head.batch, task.head.head, row), task.step * call.query.row, count, call.dim / 2,
@@ -104,11 +104,11 @@ static inline bool finite(const RowsTask& task, const Panel& panel) {
 static inline void finish_panel(const RowsTask& task, Panel* panel) {
   const RegardCall& call = *task.call;
   const RegardWant& want = *task.want;
-  Lanes own, other;
+  Lanes old_factor, new_factor;
   double unit = task.head.unit();
   int64_t origin = (task.head.batch * call.heads + task.head.head) * call.queries + panel->queries.first - call.offset;
   for (int64_t x = 0; x < PANEL; x++) {
-    own[x] = other[x] = 1;
+    old_factor[x] = new_factor[x] = 1;
     if (x >= panel->queries.count) continue;
     double m = panel->l[x] != panel->l[x] ? __builtin_nan("") : panel->m[x] * unit;
     double l = panel->l[x], u = panel->u[x] * LN2_EXACT, r = panel->r[x], c[MOST_COLUMNS];
@@ -120,12 +120,12 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
                 best,
                 want.top == 1 ? &best_key : panel->top_keys + x * want.top};
     Row to = row_of(task.state, (origin + x * task.step) * task.row_stride + task.chunk, want.columns, call.value_dim, want.top);
-    if (task.add) merge(to, from, want.columns, want.top, &own[x], &other[x]);
+    if (task.add) merge(to, from, want.columns, want.top, &old_factor[x], &new_factor[x]);
     else copy(to, from, want.columns, want.top);
-    if (task.add && to.o) for (int64_t d = 0; d < call.value_dim; d++) to.o[d] *= own[x];
+    if (task.add && to.o) for (int64_t d = 0; d < call.value_dim; d++) to.o[d] *= old_factor[x];
   }
   if (want.output)
-    unpack_panel(panel->o, panel->queries.count, call.value_dim, other, task.add,
+    unpack_panel(panel->o, panel->queries.count, call.value_dim, new_factor, task.add,
                  task.state.o + (origin * task.row_stride + task.chunk) * call.value_dim,
                  task.step * task.row_stride * call.value_dim);
 }
@@ -133,7 +133,7 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
 // Scratch of one block.
 struct BlockSpace {
   float *keys, *values, *clean, *scores, *extra;
-  uint32_t *columns, *pairs;  // values turned and weights rounded, as pairs of bfloat16 numbers
+  uint32_t *columns, *pairs;  // values transposed and weights rounded, as pairs of bfloat16 numbers
   uint16_t* tail;
 };
 static inline BlockSpace take_block(const RegardCall& call, Space* space) {
@@ -171,7 +171,7 @@ static inline void fold_panel(const RowsTask& task, const Panel& panel, Span key
   int64_t a = (tile.first - keys.first) / keys.step;
   Runs runs = runs_of(tile.count, panel.queries.count, kind == SOME ? bits : nullptr);
   score_runs(runs, key.data + (a - begin) * key.stride, key.stride, panel.packed, call.dim, space.scores);
-  bool blocks = settle_scores(task.head, panel.queries, tile, kind, space.scores, bits, space.extra);
+  bool blocks = finish_scores(task.head, panel.queries, tile, kind, space.scores, bits, space.extra);
   if (want.count) add_count(panel, bits, tile.count, runs, blocks);
   fold_tile(want, task.head.batch, panel, space.scores, a, tile, runs, factor);
   if (!want.output) return;
@@ -195,7 +195,7 @@ static inline void fold_panel_halves(const RowsTask& task, const Panel& panel, S
   Runs runs = runs_of(tile.count, panel.queries.count, kind == SOME ? bits : nullptr);
   score_halves(call.halves > 1, halves_of(call.key, task.head.batch, task.head.kv_head, tile.first), keys.step * call.key.row,
                tile.count, (const uint32_t*)panel.packed, call.dim, space.tail, space.scores);
-  bool blocks = settle_scores(task.head, panel.queries, tile, kind, space.scores, bits, space.extra);
+  bool blocks = finish_scores(task.head, panel.queries, tile, kind, space.scores, bits, space.extra);
   if (want.count) add_count(panel, bits, tile.count, runs, blocks);
   fold_tile(want, task.head.batch, panel, space.scores, begin, tile, runs, factor);
   if (!want.output) return;
@@ -222,13 +222,13 @@ static inline void fold_block(const RowsTask& task, Panel* panels, int64_t used,
     if (!halves)
       key = rows_of(call.key, call.type, head.batch, head.kv_head, first, keys.step, count, call.dim, scratch.keys);
     if (task.want->output && pairs)
-      turn_values(halves_of(call.value, head.batch, head.kv_head, first), keys.step * call.value.row, count, call.value_dim,
+      pack_values(halves_of(call.value, head.batch, head.kv_head, first), keys.step * call.value.row, count, call.value_dim,
                   scratch.columns);
     else if (task.want->output)
       value = rows_of(call.value, call.type, head.batch, head.kv_head, first, keys.step, count, call.value_dim, scratch.values);
     for (int64_t p = 0; p < used; p++) {
-      Walk own(head, panels[p].queries, keys, 0, 0);
-      Tile here = kind == ALL ? ALL : own.ask(begin, end);
+      Walk panel_walk(head, panels[p].queries, keys, 0, 0);
+      Tile here = kind == ALL ? ALL : panel_walk.ask(begin, end);
       if (here == NONE) continue;
       if (halves) fold_panel_halves(task, panels[p], keys, begin, end, here, value, scratch);
       else fold_panel(task, panels[p], keys, begin, end, here, key, value, scratch);

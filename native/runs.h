@@ -1,4 +1,4 @@
-// Which vectors of a panel a mixed tile needs, eight rows at a time: at the edge of a mask whole vectors are blocked, and
+// Which vectors of a panel a partial tile needs, eight rows at a time: at the edge of a mask whole vectors are blocked, and
 // their products need not be computed.
 #pragma once
 #include "load.h"
@@ -16,7 +16,7 @@ struct Runs {
   Run run[TILE / GROUP];
   int count;
   int64_t from[PANEL_VECTORS], to[PANEL_VECTORS];  // rows that each vector needs: the first, and past the last
-  bool whole() const { return count == 1 && run[0].vectors == PANEL_VECTORS; }
+  bool full() const { return count == 1 && run[0].vectors == PANEL_VECTORS; }
 };
 
 static inline void append(Runs* runs, int64_t begin, int64_t end, int first, int vectors) {
@@ -70,7 +70,7 @@ static inline void score_runs(const Runs& runs, const float* rows, int64_t strid
 // add_product for the runs of a tile, whose weights are 0 elsewhere.
 static inline void add_runs(const Runs& runs, const float* rows, int64_t stride, const float* weights, int64_t dim,
                             const float* factor, float* sums) {
-  if (runs.whole())
+  if (runs.full())
     return add_product(rows + runs.run[0].begin * stride, stride, runs.run[0].end - runs.run[0].begin,
                        weights + runs.run[0].begin * PANEL, dim, factor, sums);
   if (factor)

@@ -26,7 +26,7 @@ struct Head {
   // Nats in a unit of the scores.
   double unit() const { return bare() ? call->scale : 1; }
   // From a difference of scores to an exponent of two.
-  float slope() const { return (float)(unit() / LN2_EXACT); }
+  float log2_scale() const { return (float)(unit() / LN2_EXACT); }
 };
 
 // What rounding took from m, in nats, as an exponent of two. Nothing where m is a score of the first fold times its unit,
@@ -90,7 +90,7 @@ static inline void fill_dense(const Head& head, Span lanes, Span rows, float* bi
     for (int64_t l = lanes.count; l < VECTORS * LANES; l++) biases[r * VECTORS * LANES + l] = 0;
 }
 
-// The pairs of a mixed tile that the mask allows, one word a row; cuts rows off both ends that no lane may see.
+// The pairs of a partial tile that the mask allows, one word a row; cuts rows off both ends that no lane may see.
 // Returns false where nothing is left.
 static inline bool allowed_rows(const Head& head, Span lanes, Span* rows, uint64_t* bits) {
   allowed(head.allows(), head.batch, head.head, lanes, *rows, head.lanes_are_queries, bits);
@@ -106,7 +106,7 @@ static inline bool allowed_rows(const Head& head, Span lanes, Span* rows, uint64
 // Returns whether some pair may be blocked: then `bits` is right, also where the bias blocks.
 // A row of scores is VECTORS vectors long.
 template <int VECTORS = PANEL_VECTORS>
-static inline bool settle_scores(const Head& head, Span lanes, Span rows, Tile kind, float* scores, uint64_t* bits, float* space) {
+static inline bool finish_scores(const Head& head, Span lanes, Span rows, Tile kind, float* scores, uint64_t* bits, float* space) {
   constexpr int64_t WIDTH = VECTORS * LANES;
   const RegardCall& call = *head.call;
   vf scale = splat(1);
@@ -142,7 +142,7 @@ static inline bool settle_scores(const Head& head, Span lanes, Span rows, Tile k
   return blocks;
 }
 
-constexpr int64_t SCORE_SPACE = TILE * PANEL + PANEL;  // floats that `settle_scores` may write to
+constexpr int64_t SCORE_SPACE = TILE * PANEL + PANEL;  // floats that `finish_scores` may write to
 
 // The stretches of rows that a panel or block must visit, found by halving: an empty stretch of any length costs one
 // question. Yields tiles of at most TILE rows, in order.
@@ -154,7 +154,7 @@ struct Walk {
   bool lanes_are_queries;
   int64_t from[64], to[64];
   int depth = 0;
-  int64_t whole_until = 0;  // rows up to here are known to be allowed whole
+  int64_t full_until = 0;  // rows up to here are known to be allowed in full
 
   Walk(const Head& h, Span lanes_, Span rows_, int64_t begin, int64_t end)
       : mask(h.allows()), batch(h.batch), head(h.head), lanes(lanes_), all(rows_), lanes_are_queries(h.lanes_are_queries) {
@@ -169,11 +169,11 @@ struct Walk {
   bool next(int64_t* begin, int64_t* end, Tile* kind) {
     while (depth > 0) {
       int64_t a = from[depth - 1], b = to[depth - 1];
-      Tile answer = b <= whole_until ? ALL : ask(a, b);
+      Tile answer = b <= full_until ? ALL : ask(a, b);
       if (answer == NONE) { depth--; continue; }
       if (b - a <= TILE) { depth--; *begin = a; *end = b; *kind = answer; return true; }
       if (answer == ALL) {
-        whole_until = b;
+        full_until = b;
         from[depth - 1] = a + TILE;
         *begin = a; *end = a + TILE; *kind = ALL;
         return true;

@@ -95,20 +95,20 @@ constexpr float LEAST = -126.0f;  // 2^x is 0 below, as a processor that flushes
 REGARD_INLINE vf power2(vf x) {
   x = maximum(splat(LEAST - 1.0f), x);
 #if defined(__AVX512F__)
-  vf whole = (vf)_mm512_roundscale_ps((__m512)x, 8);
+  vf integer = (vf)_mm512_roundscale_ps((__m512)x, 8);
 #else
   const vf magic = splat(12582912.0f);  // 1.5 · 2^23: adding it rounds to whole numbers
   vf shifted = x + magic;
-  vf whole = shifted - magic;
+  vf integer = shifted - magic;
 #endif
-  vf rest = x - whole;
+  vf rest = x - integer;
   vf y = splat(1.326472665e-3f) * rest + splat(9.671511296e-3f);
   y = y * rest + splat(5.550733584e-2f);
   y = y * rest + splat(2.402224244e-1f);
   y = y * rest + splat(6.931470036e-1f);
   y = y * rest + splat(1.0f);
 #if defined(__AVX512F__)
-  y = (vf)_mm512_scalef_ps((__m512)y, (__m512)whole);
+  y = (vf)_mm512_scalef_ps((__m512)y, (__m512)integer);
 #else
   vu exponent = (vu)shifted << 23;  // unsigned: of a blocked pair x may be anything, and then this wraps
   y = (vf)((vi)((vu)y + exponent) | (x != x));

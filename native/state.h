@@ -61,8 +61,8 @@ static inline void copy(const Row& a, const Row& b, int64_t columns, int64_t top
   for (int64_t i = 0; a.top_scores && i < top; i++) { a.top_scores[i] = b.top_scores[i]; a.top_keys[i] = b.top_keys[i]; }
 }
 
-// Adds state b to a, all but o: the caller adds o with the two factors, a's own and b's.
-static inline void merge(const Row& a, const Row& b, int64_t columns, int64_t top, float* own, float* other) {
+// Adds state b to a, all but o: the caller adds o with the two factors, the old one of a and the new one of b.
+static inline void merge(const Row& a, const Row& b, int64_t columns, int64_t top, float* old_factor, float* new_factor) {
   double m = *b.m > *a.m || *b.m != *b.m ? *b.m : *a.m;
   double shift_a = *a.m == -INF ? 0 : *a.m - m, shift_b = *b.m == -INF ? 0 : *b.m - m;
   double alpha = shift_a == 0 ? 1 : __builtin_exp(shift_a), beta = shift_b == 0 ? 1 : __builtin_exp(shift_b);
@@ -73,8 +73,8 @@ static inline void merge(const Row& a, const Row& b, int64_t columns, int64_t to
   for (int64_t i = 0; a.top_scores && i < top; i++) insert(a.top_scores, a.top_keys, top, b.top_scores[i], b.top_keys[i]);
   *a.l = alpha * *a.l + beta * *b.l;
   *a.m = m;
-  *own = (float)alpha;
-  *other = (float)beta;
+  *old_factor = (float)alpha;
+  *new_factor = (float)beta;
 }
 
 }  // namespace REGARD_ISA

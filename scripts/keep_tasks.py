@@ -1,4 +1,4 @@
-"""Put trained models of the tasks into the package: weights, words, history, card, pictures and a page to read.
+"""Put trained models of the tasks into `packages/regard-tasks`: weights, words, history, card, pictures, a page.
 
     python scripts/keep_tasks.py FOLDER [TASK …]
 
@@ -13,13 +13,14 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from regard import draw, files
+from regard import draw, embedded, files
 from regard.draw.series import Panel
+from regard.files import sealing
 from regard.record.history import History
 from regard.tasks.common import model_card, pretrained
 from regard.tasks.common.catalogue import NAMES, tasks
-from regard.tasks.common.looks import LOOKED, look
-from regard.tasks.common.task import CARD, MODEL, Task, read_card, write_card
+from regard.tasks.common.looks import LOOKS, look
+from regard.tasks.common.task import CARD, MODEL, TOKENIZER, Task, read_card, write_card
 from regard.training.monitor import FILE
 
 SEEDS = (0, 1, 2)  # of the bottleneck's figure; the first one's weights are kept
@@ -32,6 +33,7 @@ def keep(task: Task, source: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     shutil.copytree(source / MODEL, folder / MODEL)
+    tokenizer_once(folder / MODEL)
     if task.attends:
         shutil.copy(source / FILE, folder / FILE)
     trained = read_card(source)["training"]
@@ -44,6 +46,19 @@ def keep(task: Task, source: Path) -> None:
     card["training"] = trained | {"losses": losses}
     write_card(folder, card)
     print(task.name, task.model, {name: value for name, *value in model_card.lines(card["scores"])})
+
+
+def tokenizer_once(folder: Path) -> None:
+    """Leave out a tokenizer that is the embedded model's, as `Task.kept` takes that one where there is none."""
+    same = [name for name in TOKENIZER if _bytes(folder / name) == _bytes(embedded.folder() / name)]
+    if len(same) == len(TOKENIZER):
+        for name in TOKENIZER:
+            (folder / name).unlink()
+        sealing.seal(folder)
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
 
 
 def _steps(path: Path) -> int:
@@ -94,7 +109,7 @@ def page(name: str) -> None:
     """Draw the pictures of a task and write its page."""
     folder = pretrained.folder(name)
     models = [task for task in tasks(name) if (folder / task.model / CARD).exists()]
-    if name in LOOKED and name != "bottleneck":
+    if name in LOOKS and name != "bottleneck":
         _picture(look(name).figures[0][1], folder / "attention.png")
     attending = next(task for task in models if task.attends)
     _picture(draw.history(History.load(folder / attending.model / FILE)), folder / "history.png")
@@ -119,4 +134,5 @@ def main() -> None:
         page(name)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -11,7 +11,10 @@ import regard as rg
 from helpers.cases import DIMS, Case, draw_tensors, faults, found, tiles_of
 from regard import reference
 from regard.engines import fast_paths
+from regard.engines.fast_paths import FastPath
+from regard.shapes import sizes_of
 from regard.statistics.observation import COLUMNS, ROWS, cells
+from regard.statistics.table import Wanted
 
 PRIMES = (2, 6, 3, 5, 11, 7, 13)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 
@@ -320,11 +323,32 @@ def test_dtypes_of_results():
 
 @pytest.fixture
 def engine_calls(monkeypatch):
-    """How often an engine was chosen."""
-    calls = []
-    choose = rg.attention.choose
-    monkeypatch.setattr("regard.attention.choose", lambda *args: calls.append(args) or choose(*args))
-    return calls
+    """The engines that were chosen for an output."""
+    engines_chosen = []
+    choose = rg.attention.choose_for_output
+
+    def recorded(*args):
+        chosen = choose(*args)
+        if not isinstance(chosen, FastPath):
+            engines_chosen.append(chosen)
+        return chosen
+
+    monkeypatch.setattr("regard.attention.choose_for_output", recorded)
+    return engines_chosen
+
+
+@pytest.mark.parametrize("queries", [1, 11, 1024])
+@pytest.mark.parametrize(
+    "keywords", [{}, {"mask": rg.causal()}, {"mask": rg.near(3)}, {"softcap": 3.0}], ids=str
+)
+def test_attend_asks_each_engine_at_most_once(queries, keywords, monkeypatch):
+    asked = []
+    for engine in rg.engines.ENGINES:
+        refuses = engine.refuses
+        spy = lambda *case, name=engine.name, refuses=refuses: asked.append(name) or refuses(*case)  # noqa: E731
+        monkeypatch.setattr(engine, "refuses", spy)
+    rg.attend(*draw_tensors(1, 2, 1, queries, 1024, 32, 32), **keywords)
+    assert len(asked) == len(set(asked))
 
 
 @pytest.mark.parametrize(
@@ -361,4 +385,5 @@ def test_torchs_causal_path_is_left_when_something_is_broken(which, engine_calls
     output = rg.attend(*tensors, mask=rg.causal())
     assert len(engine_calls) == 1
     assert output[:, :, :40].isfinite().all() and output[0, 0, 40].isnan().all()
-    assert fast_paths.exact(*tensors, Case(*tensors, {}).spec, None, 0.5) is None  # dropout is the tiles'
+    dropping = Wanted(dropout=0.5)  # dropout is the tiles'
+    assert not fast_paths.possible(Case(*tensors, {}).spec, sizes_of(*tensors), dropping)

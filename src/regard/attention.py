@@ -15,10 +15,12 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from regard.checks.arguments import share, shown, whole
 from regard.checks.transforms import tracing, transforming
-from regard.engines import fast_paths, tiles
+from regard.engines import tiles
+from regard.engines.choice import choose, choose_for_output
 from regard.engines.column_sums import Sums
 from regard.engines.differentiable import columns as second_fold
-from regard.engines.torch_ops import choose
+from regard.engines.fast_paths import FastPath
+from regard.engines.protocol import Runner
 from regard.engines.walk import without_autocast
 from regard.errors import ArgumentError, EngineError
 from regard.masks.window import Window
@@ -61,14 +63,11 @@ def attend(
     sizes = sizes_of(query, key, value)
     dropout = share("dropout", dropout)
     full = Spec.of(sizes, **spec).on(query.device)
-    path = fast_paths.exact(query, key, value, full, sizes, dropout)
-    if path is not None:
-        return path
-    want = Wanted(dropout=dropout, seed=_seed() if dropout else 0)
-    state = _with_sink(
-        choose("auto", query, key, value, full, want).rows(query, key, value, full, want), full
-    )
-    return _output(state, query, sizes)
+    want = Wanted(dropout=dropout, seed=_seed()) if dropout else Wanted()
+    chosen = choose_for_output(query, key, value, full, sizes, want)
+    if isinstance(chosen, FastPath):
+        return chosen.output(query, key, value, full, sizes)
+    return _output(_with_sink(chosen.rows(query, key, value, full, want), full), query, sizes)
 
 
 def observe(
@@ -143,8 +142,8 @@ def observed(
 ) -> Observation:
     """`observe` for a spec, where the tensors are, and a wish that have been checked already."""
     runner = choose(engine, query, key, value, full, want)
-    found = _looked(runner, query, key, full, want) if value is None and not top else None
-    rows, sums, more = _folded(runner, query, key, value, full, want, top) if found is None else (*found, {})
+    both = _at_once(runner, query, key, full, want) if value is None and not top else None
+    rows, sums, more = _folded(runner, query, key, value, full, want, top) if both is None else (*both, {})
     more |= {name: tensor for name, tensor in rows.items() if not name.startswith("group:")}
     return Observation(
         received=None if sums is None else sums.received,
@@ -159,26 +158,22 @@ def observed(
     )
 
 
-def _looked(
-    runner: Any, query: Tensor, key: Tensor, full: Spec, want: Wanted
+def _at_once(
+    runner: Runner, query: Tensor, key: Tensor, full: Spec, want: Wanted
 ) -> tuple[dict[str, Tensor], Sums] | None:
     """Row statistics and sums from an engine that gives both at once, where no derivative may be asked of them."""
-    look = getattr(runner, "look", None)
-    if look is None or "lse" not in want.names:
+    if "lse" not in want.names:
         return None
-    held = (
-        [query, key]
-        if full.bias is None or full.bias.parameter is None
-        else [query, key, full.bias.parameter]
-    )
-    if transforming(*held) or (torch.is_grad_enabled() and any(t.requires_grad for t in held)):
+    inputs = [query, key]
+    if full.bias is not None and full.bias.parameter is not None:
+        inputs.append(full.bias.parameter)
+    if transforming(*inputs) or (torch.is_grad_enabled() and any(t.requires_grad for t in inputs)):
         return None
-    found: tuple[dict[str, Tensor], Sums] | None = look(query, key, full, want)
-    return found
+    return runner.look(query, key, full, want)
 
 
 def _folded(
-    runner: Any, query: Tensor, key: Tensor, value: Tensor | None, full: Spec, want: Wanted, top: int
+    runner: Runner, query: Tensor, key: Tensor, value: Tensor | None, full: Spec, want: Wanted, top: int
 ) -> tuple[dict[str, Tensor], Sums | None, dict[str, Any]]:
     """Row statistics, sums, and the other parts of an observation, from the two folds of an engine."""
     alone = runner.rows(query, key, value, full, want)
@@ -215,7 +210,7 @@ def weights(
         **spec: mask, bias, scale, softcap, sink_logit, align: see `SpecArguments`.
 
     Returns:
-        `(batch, heads, rows, columns)`; each row sums to 1 over *all* keys (less a learned sink's share).
+        `(batch, heads, rows, columns)`; each row sums to 1 over *all* keys (less what a learned sink takes).
     """
     sizes = sizes_of(query, key)
     return window_of(query, key, Spec.of(sizes, **spec).on(query.device), rows, columns)

@@ -72,7 +72,11 @@ def test_one_model_where_it_is_wanted(regard, runs, tmp_path):
 
 
 def test_without_a_folder_it_shows_what_the_package_keeps(regard, monkeypatch, tmp_path):
-    assert pretrained.folder("caption", "transformer").parts[-3:] == ("caption", "trained", "transformer")
+    assert pretrained.folder("caption", "transformer").parts[-3:] == (
+        "regard_tasks",
+        "caption",
+        "transformer",
+    )
     monkeypatch.setattr(pretrained, "folder", lambda task, model: tmp_path / f"{task}-{model}")
     (tmp_path / "caption-transformer").mkdir()
     a_history(looks=3, layers=1, heads=1, pictures=1).save(

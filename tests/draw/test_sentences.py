@@ -59,7 +59,7 @@ def test_support_is_framed_and_found_or_missed():
         next(t.get_position()[1] for t in texts(figure) if t.get_text() == sentences[i]) for i in (1, 6)
     ]
     assert [low < middle < high for (low, high), middle in zip(framed, middles, strict=True)] == [True, True]
-    note = "they got 50 %. ✓ got more than every sentence that is not (1 of 2), ✗ did not."
+    note = "they got 50 %. ✓ got clearly more than every sentence that is not (1 of 2), ✗ did not."
     assert any(note in text for text in words(figure))
     assert faults(figure) == []
 
@@ -118,8 +118,10 @@ def test_no_mass_at_all_is_drawn():
     assert "< 1 %" in words(draw.passage(["A.", "B."], [1.0, 1e-4]))
 
 
-def test_where_all_are_right_each_is_found():
-    assert signs(draw.passage(["A.", "B."], [1.0, 2.0], support=[0, 1])) == ["✓", "✓"]
+def test_where_all_are_right_none_is_marked():
+    figure = draw.passage(["A.", "B."], [1.0, 2.0], support=[0, 1])
+    assert signs(figure) == [] and len(frames(figure)) == 2
+    assert "All sentences are known to be right, so that none can be marked as a wrong one." in " ".join(words(figure))
 
 
 @pytest.mark.parametrize(

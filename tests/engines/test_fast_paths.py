@@ -7,8 +7,11 @@ from torch.nn.attention.flex_attention import flex_attention
 import regard as rg
 from regard import reference
 from regard.engines import fast_paths
+from regard.engines.choice import choose_for_output
+from regard.engines.fast_paths import FastPath
 from regard.shapes import sizes_of
 from regard.spec import Spec
+from regard.statistics.table import Wanted
 
 
 def tensors(queries=37, keys=53, heads=6, kv_heads=3, dim=16, value_dim=16):
@@ -21,7 +24,9 @@ def tensors(queries=37, keys=53, heads=6, kv_heads=3, dim=16, value_dim=16):
 
 def taken(query, key, value, dropout=0.0, **arguments):
     sizes = sizes_of(query, key, value)
-    return fast_paths.exact(query, key, value, Spec.of(sizes, **arguments), sizes, dropout)
+    spec = Spec.of(sizes, **arguments)
+    chosen = choose_for_output(query, key, value, spec, sizes, Wanted(dropout=dropout))
+    return chosen.output(query, key, value, spec, sizes) if isinstance(chosen, FastPath) else None
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from regard.errors import EngineError, MaskError, ShapeError
 from regard.masks import Causal
 from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.spec.bias import ScoreMod
+from regard.spec.bias import Logarithm, ScoreMod
 from regard.statistics.observation import COLUMNS, ROWS
 from regard.statistics.table import Wanted, wanted
 
@@ -155,6 +155,7 @@ CALLS = {
         (torch.rand(6), torch.randn(6)),
     ),
     "relative": (lambda q, k, v, b: rg.attend(q, k, v, bias=rg.relative(b), scale=0.3), (torch.randn(6, 5),)),
+    "logarithm": (lambda q, k, v: rg.attend(q.exp(), k.exp(), v, bias=Logarithm(), scale=1.0), ()),
     "dropout": (lambda q, k, v: rg.attend(q, k, v, dropout=0.3), ()),
     "everything": (lambda q, k, v: rg.observe(q, k, v, mask=rg.causal(), top=3, map=4), ()),
     "choices": (
@@ -256,7 +257,7 @@ def test_content_is_checked_when_the_graph_runs():
     "keywords, message",
     [
         ({"bias": ScoreMod(lambda score, b, h, q, k: score)}, "a bias of type ScoreMod is Python code"),
-        ({"mask": type("Own", (Causal,), {})()}, "is Python code, which cannot be packed"),
+        ({"mask": type("Own", (Causal,), {})()}, "is Python code, which cannot be serialized"),
     ],
 )
 def test_python_code_is_refused_with_the_way_out(keywords, message):

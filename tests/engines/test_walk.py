@@ -28,7 +28,7 @@ def tiles(mask, queries: int, keys: int, shape=(64, 64), align="end") -> list[Wi
 
 
 @given(cases(), st.sampled_from(TILINGS))
-def test_allowed_pairs_are_visited_once_and_whole_tiles_are_whole(case: Case, shape):
+def test_allowed_pairs_are_visited_once_and_full_tiles_are_full(case: Case, shape):
     of, spec = sizes_of(case.query, case.key), case.spec
     everything = torch.ones(1, 1, of.queries, of.keys, dtype=torch.bool)
     allowed = everything if spec.mask is None else spec.mask.dense(of.queries, of.keys, offset=spec.offset)
@@ -44,7 +44,7 @@ def test_allowed_pairs_are_visited_once_and_whole_tiles_are_whole(case: Case, sh
             assert window.k0 // shape[1] == (window.k1 - 1) // shape[1]
             last = window.k0
             visits[window.rows, window.columns] += 1
-            assert not window.whole or allowed[..., window.rows, window.columns].all()
+            assert not window.full or allowed[..., window.rows, window.columns].all()
     assert rows_seen == list(range(spec.offset, spec.offset + of.queries))
     assert visits.max() <= 1
     assert (visits[allowed.any(0).any(0)] == 1).all()
@@ -99,10 +99,10 @@ def test_empty_masks_visit_nothing():
     assert tiles(None, 0, 100) == [] and tiles(None, 100, 0) == []
 
 
-def test_causal_visits_half_and_knows_which_tiles_are_whole():
+def test_causal_visits_half_and_knows_which_tiles_are_full():
     windows = tiles(rg.causal(), 640, 640)
     assert len(windows) == 10 * 11 // 2
-    assert sum(window.whole for window in windows) == 10 * 9 // 2
+    assert sum(window.full for window in windows) == 10 * 9 // 2
 
 
 def test_an_empty_stretch_costs_one_question(monkeypatch):

@@ -183,10 +183,8 @@ def test_a_file_that_is_listed_and_gone_is_named(tmp_path):
 def test_an_altered_model_is_refused(tmp_path, monkeypatch):
     from regard.tasks.common import pretrained as kept
 
-    folder = Path(
-        shutil.copytree(kept.folder("translate", "bahdanau"), tmp_path / "translate" / "trained" / "bahdanau")
-    )
-    monkeypatch.setattr(kept, "ROOT", tmp_path)
+    folder = Path(shutil.copytree(kept.folder("translate", "bahdanau"), tmp_path / "translate" / "bahdanau"))
+    monkeypatch.setattr(kept, "root", lambda: tmp_path)
     for name in ("model.safetensors", "config.json", "words.json"):
         path = folder / "model" / name
         content = path.read_bytes()
@@ -204,7 +202,7 @@ def test_what_the_package_brings_is_whole():
     from regard import embedded
     from regard.tasks.common import pretrained as kept
 
-    folders = [embedded.folder(), *kept.ROOT.rglob("model")]
+    folders = [embedded.folder(), *kept.root().rglob("model")]
     assert len(folders) > 10
     assert [reason for folder in folders if (reason := sealing.broken(folder))] == []
     listed = json.loads((embedded.folder() / sealing.SEAL).read_text())["files"]

@@ -29,10 +29,10 @@ def test_few_names_at_the_top():
 def test_long_files_are_found(tmp_path):
     long, short = tmp_path / "long.py", tmp_path / "short.py"
     long.write_text("\n" * 401)
-    short.write_text("\n" * 200)
+    short.write_text("\n" * 130)
     assert guards.size_faults([long, short]) == [
         f"{long}: 401 lines, at most 400",
-        "median file of 300.5 lines, at most 200",
+        "median file of 265.5 lines, at most 130",
     ]
     assert guards.size_faults([short]) == []
 

@@ -1,12 +1,15 @@
 """What is imported is named in `pyproject.toml`, and what is named there is imported."""
 
+import tomllib
+
 from house import guards
 
 PYPROJECT = guards.ROOT / "pyproject.toml"
+TASKS = guards.ROOT / "packages" / "regard-tasks" / "pyproject.toml"
 LOCAL = {"regard", "house", "conftest", "benchmarks", "lessons", "scripts"}
 RUN_NOT_IMPORTED = {
     *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist"),
-    *("scikit-build-core", "cmake", "ninja"),
+    *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel"),
 }
 
 
@@ -24,20 +27,24 @@ def local() -> set[str]:
     return LOCAL | {name for path in outside() for name in (path.stem, path.parent.name)}
 
 
+def published() -> set[str]:
+    """What users install: the core's dependencies and those of all extras."""
+    return set().union(*guards.declared(PYPROJECT).values())
+
+
 def test_the_package_imports_what_users_are_told_to_install():
-    extras = guards.declared(PYPROJECT)
-    named = set().union(*(names for extra, names in extras.items() if extra not in {"test", "dev", "all"}))
-    assert guards.undeclared_faults(guards.python_files(guards.SOURCE), named, LOCAL) == []
+    assert guards.undeclared_faults(guards.python_files(guards.SOURCE), published(), LOCAL) == []
 
 
 def test_tests_and_scripts_import_what_is_named():
-    named = set().union(*guards.declared(PYPROJECT).values())
+    named = published() | guards.grouped(PYPROJECT)
     assert guards.undeclared_faults(outside(), named, local()) == []
 
 
 def test_nothing_is_named_in_vain():
-    named = set().union(*guards.declared(PYPROJECT).values()) - RUN_NOT_IMPORTED
-    assert guards.unused_faults([*guards.python_files(guards.SOURCE), *outside()], named) == []
+    files = guards.python_files(guards.SOURCE)
+    assert guards.unused_faults(files, published()) == []
+    assert guards.unused_faults([*files, *outside()], guards.grouped(PYPROJECT) - RUN_NOT_IMPORTED) == []
 
 
 def test_install_hints_name_the_right_extra():
@@ -49,7 +56,13 @@ def test_everything_named_is_pinned():
         guards.distribution(line.split("==")[0])
         for line in (guards.ROOT / "constraints.txt").read_text().split()
     }
-    assert set().union(*guards.declared(PYPROJECT).values()) - pinned == set()
+    assert (published() | guards.grouped(PYPROJECT)) - pinned == {"regard-tasks"}
+
+
+def test_both_distributions_have_one_version_and_the_extra_asks_for_it():
+    one, other = (tomllib.loads(path.read_text())["project"] for path in (PYPROJECT, TASKS))
+    assert one["version"] == other["version"]
+    assert f"{other['name']}=={other['version']}" in one["optional-dependencies"]["tasks"]
 
 
 def test_an_undeclared_and_an_unused_dependency_are_found(tmp_path):
@@ -77,4 +90,10 @@ def test_a_wrong_hint_is_found(tmp_path):
 def test_extras_of_extras_are_followed():
     extras = guards.declared(PYPROJECT)
     assert extras[""] == {"torch", "numpy"}
-    assert extras["draw"] | extras["record"] | extras["hf"] < extras["look"] < extras["test"] < extras["all"]
+    assert extras["draw"] | extras["record"] | extras["hf"] < extras["look"] < extras["all"]
+
+
+def test_all_is_everything_that_a_user_can_use_and_nothing_else():
+    extras = guards.declared(PYPROJECT)
+    assert extras["all"] == set().union(*(extras[name] for name in extras.keys() - {"", "all"}))
+    assert not extras["all"] & guards.grouped(PYPROJECT)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from masks.strategies import BATCH, HEADS, KEYS, OFFSET, QUERIES, cuts, leaves, trees
-from regard.masks import ALL, NONE, SOME, Causal, Mask, Tile, pack, unpack
+from regard.masks import ALL, NONE, SOME, Causal, Mask, Tile, deserialize_mask, serialize_mask
 
 
 def full(mask: Mask) -> torch.Tensor:
@@ -99,8 +99,8 @@ def test_vmap_traces_every_mask(mask: Mask) -> None:
 
 @given(trees())
 def test_pack_and_unpack(mask: Mask) -> None:
-    packed, tensors = pack(mask)
-    back = unpack(json.loads(json.dumps(packed)), tensors)
+    packed, tensors = serialize_mask(mask)
+    back = deserialize_mask(json.loads(json.dumps(packed)), tensors)
     assert back == mask and hash(back) == hash(mask)
     assert torch.equal(full(back), full(mask))
 

@@ -283,9 +283,11 @@ def test_hostile_fields_are_refused(saved):
         "'bias' must be null or one of dense, .*, each with its tensor, got 'alibi' and False",
         spec(bias="alibi"),
     )
-    case(r"parts\[0\]: a packed mask must be one of and, .*, got None", spec(mask={}))
-    case(r"parts\[0\]: a packed mask must be one of and, .*, got 'os'", spec(mask={"kind": "os"}))
-    case(r"parts\[0\]: a packed prefix mask has the wrong fields", spec(mask={"kind": "prefix", "size": 3}))
+    case(r"parts\[0\]: a serialized mask must be one of and, .*, got None", spec(mask={}))
+    case(r"parts\[0\]: a serialized mask must be one of and, .*, got 'os'", spec(mask={"kind": "os"}))
+    case(
+        r"parts\[0\]: a serialized prefix mask has the wrong fields", spec(mask={"kind": "prefix", "size": 3})
+    )
     case(r"parts\[0\]: .*the tensor 'mask.0'", spec(mask={"kind": "prefix", "length": {"tensor": "mask.0"}}))
     case(r"parts\[0\]: ", spec(mask={"kind": "dense", "bits": "x", "keys": 3, "offset": 0}))
     case(r"parts\[0\]: ", spec(mask={"kind": "and", "masks": [3, {"kind": "causal"}]}))

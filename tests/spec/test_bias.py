@@ -104,10 +104,19 @@ def test_the_gradient_of_a_bias_is_that_of_autograd(data, q, k, learned):
     scores = torch.randn(BATCH, HEADS, QUERIES - q, KEYS - k, dtype=torch.float64)
     # What is blocked has no slope: the caller's mask sees to that.
     slope = torch.randn_like(scores).masked_fill(part.apply(scores, piece).isneginf(), 0.0)
-    want = Bias.pull(part, scores, slope, piece, learned)
-    for mine, other in zip(part.pull(scores, slope, piece, learned), want, strict=True):
+    want = Bias.vjp(part, scores, slope, piece, learned)
+    for mine, other in zip(part.vjp(scores, slope, piece, learned), want, strict=True):
         assert (mine is None) == (other is None) and (mine is None or torch.allclose(mine, other))
     assert (want[1] is None) == (not learned or bias.parameter is None)
+
+
+def test_the_gradient_of_a_logarithm_is_that_of_autograd():
+    scores = torch.rand(BATCH, HEADS, QUERIES, KEYS, dtype=torch.float64)
+    scores[..., ::3] = 0
+    grad = torch.randn_like(scores)
+    want = Bias.vjp(Logarithm(), scores, grad, window(), False)
+    got = Logarithm().vjp(scores, grad, window(), False)
+    assert torch.equal(got[0], want[0]) and got[1] is None and want[1] is None
 
 
 @pytest.mark.parametrize("name", ["blind", "constant"])

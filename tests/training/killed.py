@@ -9,6 +9,7 @@ from regard.training import Run, train
 from training import tiny
 
 EVERY = 5
+LATER = 0.2  # seconds that each batch takes
 
 
 def collate(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
@@ -20,7 +21,7 @@ def collate(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
 
 def slowly(examples: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """The same batch, later."""
-    time.sleep(0.2)
+    time.sleep(LATER)
     return collate(examples)
 
 

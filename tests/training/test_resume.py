@@ -74,6 +74,7 @@ def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path):
         run = killed.run(str(tmp_path), model)
     _, undisturbed, expected = whole
     assert run.resumed >= 2 * killed.EVERY
+    assert run.seconds > 2 * killed.EVERY * killed.LATER  # those before it was killed are among them
     assert tiny.same(tiny.weights(model), tiny.weights(undisturbed))
     assert (run.losses, run.evaluations, run.rates, run.norms) == (
         expected.losses, expected.evaluations, expected.rates, expected.norms,

@@ -185,12 +185,12 @@ def listed(name: str, values: Any, check: Callable[[str, Any], R], least: int = 
     if isinstance(values, str | bytes) or not isinstance(values, Iterable | Tensor | np.ndarray):
         raise ArgumentError(f"{name} must be {wanted}, got {shown(values)}")
     try:
-        found = list(values)
+        elements = list(values)
     except TypeError:
         raise ArgumentError(f"{name} must be {wanted}, got {shown(values)}") from None
-    if len(found) < least:
-        raise ArgumentError(f"{name} must have at least {least}, got {len(found)}")
-    return [check(f"{name}[{place}]", value) for place, value in enumerate(found)]
+    if len(elements) < least:
+        raise ArgumentError(f"{name} must have at least {least}, got {len(elements)}")
+    return [check(f"{name}[{i}]", value) for i, value in enumerate(elements)]
 
 
 Kinds = dict[str, Callable[[str, Any], Any]]
@@ -219,8 +219,8 @@ def _check(kinds: Kinds, known: Mapping[str, Any], annotation: str, name: str, v
         if "|" in kind.rpartition("]")[2]:
             return value
         element = inner.removesuffix("]").removesuffix(", ...")
-        found = listed(name, value, kinds.get(element, lambda _, item: item))
-        return tuple(found) if isinstance(value, tuple) else found
+        elements = listed(name, value, kinds.get(element, lambda _, item: item))
+        return tuple(elements) if isinstance(value, tuple) else elements
     if outer == "Mapping" and kind.count("|") == inner.count("|"):
         element = inner.removesuffix("]").partition(", ")[2]
         return _check_mapping(kinds.get(element), name, value)
@@ -246,8 +246,8 @@ def _does_as(wanted: type, value: object) -> bool:
     """Whether a module that is none of these can do what one does: a score function of one's own, say."""
     if not issubclass(wanted, torch.nn.Module) or not isinstance(value, torch.nn.Module):
         return False
-    own = set(vars(wanted)) - set(dir(torch.nn.Module))
-    return any(hasattr(value, method) for method in own if not method.startswith("_"))
+    methods = set(vars(wanted)) - set(dir(torch.nn.Module))
+    return any(hasattr(value, method) for method in methods if not method.startswith("_"))
 
 
 def _check_mapping(check: Callable[[str, Any], Any] | None, name: str, value: Any) -> Any:
@@ -262,8 +262,8 @@ def _check_mapping(check: Callable[[str, Any], Any] | None, name: str, value: An
 @cache
 def _keywords(kind: Any) -> dict[str, str]:
     """The annotations of a TypedDict as they are written."""
-    found = kind.__annotations__.items()
-    return {name: getattr(annotation, "__forward_arg__", str(annotation)) for name, annotation in found}
+    annotations = kind.__annotations__.items()
+    return {name: getattr(annotation, "__forward_arg__", str(annotation)) for name, annotation in annotations}
 
 
 def _check_keywords(kinds: Kinds, name: str, kind: Any, value: Any) -> Any:
@@ -300,8 +300,8 @@ def _checked(function: Callable[P, R], kinds: Kinds) -> Callable[P, R]:
     parameters = inspect.signature(function).parameters
     plain = [p for p in parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
     annotations = {p.name: str(p.annotation) for p in plain if p.annotation is not p.empty}
-    places = [
-        (place, p.name) for place, p in enumerate(plain) if p.name in annotations and p.kind != p.KEYWORD_ONLY
+    positional = [
+        (index, p.name) for index, p in enumerate(plain) if p.name in annotations and p.kind != p.KEYWORD_ONLY
     ]
     known = inspect.unwrap(function).__globals__
     annotations |= _unpacked(parameters.values(), known)
@@ -310,14 +310,14 @@ def _checked(function: Callable[P, R], kinds: Kinds) -> Callable[P, R]:
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
         if torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        given: list[Any] = list(args)
-        for place, name in places:
-            if place < len(given):
-                given[place] = _check(kinds, known, annotations[name], name, given[place])
+        values: list[Any] = list(args)
+        for index, name in positional:
+            if index < len(values):
+                values[index] = _check(kinds, known, annotations[name], name, values[index])
         for name, value in kwargs.items():
             if name in annotations:
                 kwargs[name] = _check(kinds, known, annotations[name], name, value)
-        return function(*given, **kwargs)
+        return function(*values, **kwargs)
 
     return run
 

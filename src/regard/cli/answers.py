@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from regard.errors import ArgumentError, require
-from regard.tasks.common.looks import Looked, look
+from regard.tasks.common.looks import Result, look
 
 COLORS = {"✓": "green", "✗": "red", "▶": "bold"}  # of a line, by the mark in it
 FILES = ".txt", ".md", ".rst", ".py", ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".pdf"
@@ -53,7 +53,7 @@ def read(file: Path) -> str:
         ) from error
 
 
-def told(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Looked:
+def told(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Result:
     """Run a trained model of a task on an input and print what came of it."""
     require("transformers", extra="train").utils.logging.disable_progress_bar()
     found = source if task == "caption" or not isinstance(source, Path) else read(source)

@@ -18,7 +18,7 @@ from regard.cli import answers, models
 from regard.errors import ArgumentError, ModelError
 from regard.record import Record
 from regard.statistics.table import SHARES, TABLE
-from regard.tasks.common.looks import LOOKED
+from regard.tasks.common.looks import LOOKS
 from regard.watch import watch
 
 COLUMNS = {
@@ -39,7 +39,7 @@ def look(
     model: Annotated[
         str | None,
         typer.Argument(
-            help=f"A task ({', '.join(LOOKED)}), a local folder or a Hugging Face name; "
+            help=f"A task ({', '.join(LOOKS)}), a local folder or a Hugging Face name; "
             "without one, the embedded model."
         ),
     ] = None,
@@ -61,7 +61,7 @@ def look(
 ) -> None:
     """Show what every attention head of a model does with a text: a table here, pictures in an HTML report."""
     console = Console(emoji=False)  # a text may hold :key:
-    if model in LOOKED:
+    if model in LOOKS:
         if device != "cpu":
             raise ArgumentError(
                 f"--device must be left out for a task, whose models are small, got {device!r}"
@@ -73,7 +73,7 @@ def look(
         return
     if only is not None or to is not None:
         raise ArgumentError(
-            f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKED)}"
+            f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKS)}"
         )
     model = None if model == "language" else model
     words = _text(text, file)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Annotated, Any
 
 import torch
@@ -20,8 +19,9 @@ from torch import Tensor
 
 import regard
 from regard import reference
-from regard.engines import ENGINES
+from regard.engines import ENGINES, native
 from regard.engines.native.library import ENVIRONMENT
+from regard.engines.protocol import Engine
 from regard.errors import RegardError
 from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
@@ -177,21 +177,21 @@ def _compare(case: str, precision: str, call: Call, device: str) -> Iterator[Err
             yield _error(label, precision, case, statistic, seen[statistic], value, naive[statistic], dtype)
 
 
-def _runners() -> Iterator[tuple[ModuleType, str]]:
+def _runners() -> Iterator[tuple[Engine, str]]:
     """Every engine, with each of its builds that computes right here; without any, alone: it will say why."""
     for engine in ENGINES:
-        builds = engine.builds() if hasattr(engine, "builds") else {}
+        builds = native.builds() if engine is native else {}
         running = [name for name, (_, runs) in builds.items() if runs]
-        for build in [name for name in running if engine.verdict(name).good] or [""]:
+        for build in [name for name in running if native.verdict(name).good] or [""]:
             yield engine, build
 
 
 def _trials() -> Iterator[str]:
     """What each build of an engine did in its trial, a line for each engine that has builds."""
     for engine in ENGINES:
-        builds = engine.builds() if hasattr(engine, "builds") else {}
+        builds = native.builds() if engine is native else {}
         told = [
-            f"{name} {engine.verdict(name).said if runs else 'not for this processor'}"
+            f"{name} {native.verdict(name).said if runs else 'not for this processor'}"
             for name, (_, runs) in builds.items()
         ]
         if told:
@@ -265,7 +265,7 @@ def _cases(generator: torch.Generator) -> dict[str, tuple[Shapes, dict[str, Any]
     }
 
 
-def _refused_of(engine: ModuleType, call: Call, device: str) -> dict[str, str]:
+def _refused_of(engine: Engine, call: Call, device: str) -> dict[str, str]:
     """What an engine refuses of a call on this device, with the reasons; "output" stands for the whole of it."""
     moved = _moved(call, device)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.draw import style
 from regard.errors import ArgumentError, require
+from regard.html import RAMP
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,8 +26,7 @@ SUFFIX = {"linear": "", "sqrt": ", square-root scale"}
 def sequential() -> Colormap:
     """White to ink by way of blue: always darker, so order survives in gray and in every color vision."""
     colors = require("matplotlib.colors", extra="draw")
-    stops = ["#fbfcfd", "#dbeaf2", "#a9d0e2", "#66abcb", "#2f81ae", "#175a8d", "#0d3766", "#071a3d"]
-    return colors.LinearSegmentedColormap.from_list("regard", stops).with_extremes(bad=style.BLOCKED)
+    return colors.LinearSegmentedColormap.from_list("regard", list(RAMP)).with_extremes(bad=style.BLOCKED)
 
 
 @lru_cache(maxsize=1)

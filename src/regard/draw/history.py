@@ -13,8 +13,9 @@ from regard.draw.grids import sheet
 from regard.draw.inputs import Numbers
 from regard.draw.lines import line
 from regard.draw.panels import TALL, corner, panels
-from regard.draw.weight_pictures import Layer, Picture, short
+from regard.draw.weight_pictures import Layer, Picture
 from regard.errors import RecordError
+from regard.record.layers import short_names
 from regard.statistics.observation import check_index
 from regard.statistics.table import SHARES, TABLE
 
@@ -60,7 +61,7 @@ def history(history: History, statistic: str = "entropy_fraction", *, title: str
 
 def _titles(history: History, drawn: list[Numbers]) -> list[tuple[str, str]]:
     """The name of each layer, and the mean of its heads at the end."""
-    names = short([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
+    names = short_names([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
     return [
         (name, f"at the end {np.mean(values[:, -1]):.2f}") for name, values in zip(names, drawn, strict=True)
     ]

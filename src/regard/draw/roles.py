@@ -12,8 +12,8 @@ from regard.checks.arguments import checked
 from regard.draw import labels, style
 from regard.draw.chart import Entry, beside, legend
 from regard.draw.panels import TALL, corner, panels
-from regard.draw.weight_pictures import short
 from regard.errors import RecordError, require
+from regard.record.layers import short_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def roles(history: History, *, title: str | None = None) -> Figure:
     found = named(history)
     occurring = [role for role in ROLES if (found == role).any()]
     entries = [Entry(role, COLORS[role], "block") for role in occurring]
-    names = short([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
+    names = short_names([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
     figure, made, width = panels(
         [(name, "") for name in names],
         (0, len(history.steps) - 1),

@@ -27,6 +27,7 @@ SIGN, BAR, SHARE = 0.24, 2.1, 0.5  # inches: what stands in a row beside the tex
 NARROWEST, WIDEST = 2.4, 5.2  # inches, the text
 ROOM = 0.95 * WIDEST * style.POINTS  # points; renderers round each letter to whole pixels
 LEADING, GAP, THICK = 0.165, 0.11, 0.13  # inches: from line to line, between sentences, a bar
+CLEARLY = 0.01  # share by which a right sentence is above all others: two digits show no less
 STRONG, PALE = 0.75, 0.35  # places on the color scale
 
 
@@ -49,7 +50,8 @@ def passage(
         masses: `(sentences,)`, the attention mass of each, 0 or more: sums of weights, of one query or of many. What is
             written is the share in all of them.
         support: numbers of the sentences, from 0, that are known to be right: they are outlined, and marked ✓ where
-            they got more than every sentence that is not right, else ✗.
+            their share is larger than that of every sentence that is not right, by `CLEARLY` at least, else ✗. Where
+            all sentences are right nothing is marked.
         title: written above.
         note: written below, small.
 
@@ -62,8 +64,8 @@ def passage(
     if values.min() < 0:
         raise ArgumentError(f"masses must not be negative, got {values.min():.3g}")
     right = _right(support, len(values))
-    hits = values > values[~right].max(initial=-1.0)
     shares = values / (values.sum() or 1.0)
+    hits = shares >= shares[~right].max(initial=0.0) + CLEARLY
     shown = sorted(np.argsort(-values, kind="stable")[:MOST].tolist())
     first = int(values.argmax()) if values.any() else -1
 
@@ -92,9 +94,12 @@ def passage(
         for line, text in enumerate(written):
             style.write(axes, lead, middle + (line + 0.5) * LEADING - half, text, bold=strong, **look)
         _bar(axes, bars, middle, float(shares[i]), scale, strong=strong)
-        if right[i]:
-            sign, color = (YES, style.PALETTE[2]) if hits[i] else (NO, style.INK)
+        if right[i] and not right.all():
+            sign, color = NO, style.INK
+            if hits[i]:
+                sign, color = YES, style.PALETTE[2]
             style.write(axes, 0.0, middle, sign, color=color, bold=True, **look)
+        if right[i]:
             _frame(axes, lead - 0.06, across, middle, half + 0.035)
     return figure
 
@@ -171,9 +176,11 @@ def _legend(right: np.ndarray, hits: np.ndarray, shares: Numbers) -> str:
     """What outlines and signs mean, and how many are found."""
     if not right.any():
         return ""
+    if right.all():
+        return "All sentences are known to be right, so that none can be marked as a wrong one."
     got = percent(float(shares[right].sum()))
     return (
-        f"Outlined: known to be right; they got {got}. {YES} got more than every sentence that is not "
+        f"Outlined: known to be right; they got {got}. {YES} got clearly more than every sentence that is not "
         f"({(right & hits).sum()} of {right.sum()}), {NO} did not."
     )
 

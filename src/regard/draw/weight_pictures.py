@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,10 @@ import numpy as np
 from regard.draw.inputs import Numbers, numbers
 from regard.errors import ArgumentError
 from regard.record import Call, Record
+from regard.record.layers import short_names
 from regard.statistics.observation import Map, Observation
 
 MOST_EXACT = 1024  # queries and keys up to which a picture shows each weight, computed from the vectors
-SIDES = ("encoder", "decoder")  # halves of a model whose layers are counted anew
 
 
 @dataclass(frozen=True)
@@ -177,22 +176,4 @@ def names(calls: Sequence[Any]) -> list[str]:
     """Short names of attention calls, all different where they can be: `layer 3`, `decoder 3 · cross`."""
     if not all(isinstance(call, Call) for call in calls):
         return [f"call {index}" for index in range(len(calls))]
-    return short([call.layer for call in calls], [call.kind for call in calls])
-
-
-def short(full: list[str], kinds: Sequence[str]) -> list[str]:
-    """Short names for layers of these names and kinds, all different where the full ones are."""
-    parts = [name.split(".") for name in full]
-    counts = [next((part for part in path if part.isdigit()), None) for path in parts]
-    if None in counts:
-        return full
-    roots = [
-        next((part for part in takewhile(lambda part: not part.isdigit(), path) if part in SIDES), "")
-        for path in parts
-    ]
-    one_root, one_kind = len(set(roots)) == 1, len(set(kinds)) == 1
-    found = [
-        f"{'layer' if one_root else root or 'layer'} {count}" + ("" if one_kind else f" · {kind}")
-        for root, count, kind in zip(roots, counts, kinds, strict=True)
-    ]
-    return found if len(set(found)) == len(set(full)) else full
+    return short_names([call.layer for call in calls], [call.kind for call in calls])

@@ -34,9 +34,9 @@ def normalized(m: Tensor, l: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor
         m in `dtype`, 0 in an empty row; and 1/l with what rounding took from m, 0 in an empty row.
     """
     empty = l == 0
-    about = torch.where(empty, 0.0, m).to(dtype)
-    rounded = torch.where(m.isfinite() & about.isfinite(), m - about, 0.0).to(l.dtype)
-    return about, torch.where(empty, 0.0, (-rounded).clamp(max=MOST).exp() / l).to(dtype)
+    center = torch.where(empty, 0.0, m).to(dtype)
+    rounded = torch.where(m.isfinite() & center.isfinite(), m - center, 0.0).to(l.dtype)
+    return center, torch.where(empty, 0.0, (-rounded).clamp(max=MOST).exp() / l).to(dtype)
 
 
 def blank_map(query: Tensor, sizes: Sizes, spec: Spec, l: Tensor, cell: int) -> Map:

@@ -1,10 +1,10 @@
 """A fold with its derivatives as functions of query, key, value and a bias's tensor, for every engine.
 
 Knows what is saved for the backward pass and how derivatives of any kind follow from three computations: the fold, its
-gradient `pull`, and `second`, the gradient of that. Knows nothing of how they are found.
+gradient `vjp`, and `second`, the gradient of that. Knows nothing of how they are found.
 
-    backward of the fold     pull                        forward mode of the fold     second, its part for the slopes
-    backward of pull         second                      forward mode of pull         pull of the tangents + second
+    backward of the fold     vjp                         forward mode of the fold     second, its part for the state's g
+    backward of vjp          second                      forward mode of vjp          vjp of the tangents + second
     backward of second       refused: EngineError        forward mode of second       refused: EngineError
 
 Below torch.vmap each is computed sample by sample, as torch.func is told by their `vmap`.
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -22,6 +21,7 @@ from torch import Tensor
 
 from regard.checks.transforms import transforming, wrapped
 from regard.engines.column_sums import Sums
+from regard.engines.protocol import Runner
 from regard.engines.second import GRADED, second
 from regard.errors import EngineError
 from regard.masks.window import Window
@@ -32,7 +32,7 @@ from regard.statistics.state import SUMS, State
 from regard.statistics.table import Wanted
 
 Fold = Callable[[Tensor, Tensor, Tensor | None, Spec, Wanted], State]
-Pull = Callable[..., tuple[Tensor | None, ...]]  # `pull` of the protocol in `regard.engines`
+Vjp = Callable[..., tuple[Tensor | None, ...]]  # `vjp` of the protocol in `regard.engines`
 
 CONSTANT = ("m", "count", "top_scores", "top_keys")
 INPUTS = 4  # query, key, value, the bias's tensor
@@ -43,8 +43,8 @@ THIRD = (
 )
 
 
-def differentiable(fold: Fold, pull: Pull) -> Fold:
-    """The fold, differentiable by `pull`; without a derivative to come it is the fold alone."""
+def differentiable(fold: Fold, vjp: Vjp) -> Fold:
+    """The fold, differentiable by `vjp`; without a derivative to come it is the fold alone."""
 
     def rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
         parameter = None if spec.bias is None else spec.bias.parameter
@@ -52,7 +52,7 @@ def differentiable(fold: Fold, pull: Pull) -> Fold:
         graded = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
         if graded or transforming(*inputs):
             _no_hidden_gradient(spec, key)
-            return State(*_Fold.apply(query, key, value, parameter, spec, want, fold, pull))
+            return State(*_Fold.apply(query, key, value, parameter, spec, want, fold, vjp))
         return fold(query, key, value, spec, want)
 
     return rows
@@ -63,8 +63,8 @@ def _no_hidden_gradient(spec: Spec, key: Tensor) -> None:
     if not isinstance(spec.bias, ScoreMod) or key.shape[2] == 0:
         return
     at = spec.offset
-    tried = spec.bias.apply(torch.zeros(1, 1, 1, 1, device=key.device), Window(at, at + 1, 0, 1, at))
-    if tried.requires_grad or wrapped(tried):
+    sample = spec.bias.apply(torch.zeros(1, 1, 1, 1, device=key.device), Window(at, at + 1, 0, 1, at))
+    if sample.requires_grad or wrapped(sample):
         raise EngineError(
             "a score_mod must hold no tensor that requires a gradient or comes from torch.func, as no derivative would "
             "reach it: give what is learned as a bias of its own (a tensor, rg.alibi(…), rg.relative(…)), or detach it"
@@ -72,19 +72,18 @@ def _no_hidden_gradient(spec: Spec, key: Tensor) -> None:
 
 
 def columns(
-    runner: ModuleType | Any, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted
+    runner: Runner, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted
 ) -> Sums:
     """The second fold of an engine, below any transform of torch.func; it has no derivative."""
     if not transforming(query, key, l):
-        sums: Sums = runner.columns(query, key, spec, m, l, want)
-        return sums
+        return runner.columns(query, key, spec, m, l, want)
     parameter = None if spec.bias is None else spec.bias.parameter
-    found = list(_Columns.apply(query, key, m, l, parameter, spec, want, runner))
-    received = found.pop(0) if want.received else None
-    received_max = found.pop(0) if want.received_max else None
+    results = list(_Columns.apply(query, key, m, l, parameter, spec, want, runner))
+    received = results.pop(0) if want.received else None
+    received_max = results.pop(0) if want.received_max else None
     if not want.cell:
         return Sums(received, received_max, None)
-    total, peak, rows = found
+    total, peak, rows = results
     queries, keys = query.shape[2], key.shape[2]
     picture = Map(
         total=total, peak=peak, rows=rows, cell=want.cell, queries=queries, keys=keys, offset=spec.offset
@@ -119,15 +118,15 @@ class _Fold(torch.autograd.Function):
     """The fold with its derivatives. m, counts and top keys are constants: every reading is the same for any m."""
 
     @staticmethod
-    def forward(query, key, value, parameter, spec, want, fold, pull):  # type: ignore[no-untyped-def]
+    def forward(query, key, value, parameter, spec, want, fold, vjp):  # type: ignore[no-untyped-def]
         state = fold(query, key, value, _bound(spec, parameter), want)
         return tuple(getattr(state, f.name) for f in fields(State))
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        query, key, value, parameter, ctx.spec, ctx.want, _, ctx.pull = inputs
+        query, key, value, parameter, ctx.spec, ctx.want, _, ctx.vjp = inputs
         state = State(*output)
-        # The bias's tensor reaches `pull` in the spec; saved, it is guarded against writes in place.
+        # The bias's tensor reaches `vjp` in the spec; saved, it is guarded against writes in place.
         ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
         ctx.save_for_forward(query, key, value, parameter, state.m, state.l)
         ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
@@ -138,39 +137,39 @@ class _Fold(torch.autograd.Function):
     @staticmethod
     def backward(ctx, _m, l, u, r, o, c, *_):  # type: ignore[no-untyped-def]
         needed = tuple(ctx.needs_input_grad[:INPUTS])
-        shares = _Pull.apply(*ctx.saved_tensors, l, u, r, o, c, ctx.spec, ctx.want, ctx.pull, needed)
-        return *shares, None, None, None, None
+        grads = _Vjp.apply(*ctx.saved_tensors, l, u, r, o, c, ctx.spec, ctx.want, ctx.vjp, needed)
+        return *grads, None, None, None, None
 
     @staticmethod
     def jvp(ctx, *tangents):  # type: ignore[no-untyped-def]
-        query, key, value, parameter, m, mass = ctx.saved_tensors
-        slopes = {name: torch.zeros_like(mass) for name in ctx.held}
-        if "o" in slopes:
-            slopes["o"] = mass.new_zeros((*mass.shape, value.shape[3]))
-        if "c" in slopes:
-            slopes["c"] = mass.new_zeros((*mass.shape, len(ctx.want.columns)))
-        grads = [slopes.get(name) for name in GRADED]
+        query, key, value, parameter, m, normalizer = ctx.saved_tensors
+        state_grads = {name: torch.zeros_like(normalizer) for name in ctx.held}
+        if "o" in state_grads:
+            state_grads["o"] = normalizer.new_zeros((*normalizer.shape, value.shape[3]))
+        if "c" in state_grads:
+            state_grads["c"] = normalizer.new_zeros((*normalizer.shape, len(ctx.want.columns)))
+        grads = [state_grads.get(name) for name in GRADED]
         call = (query, key, value, parameter, m, *grads, *tangents[:INPUTS])
-        found = dict(zip(GRADED, _Second.apply(*call, ctx.spec, ctx.want)[INPUTS:], strict=True))
-        return tuple(found.get(name) for name in SUMS)
+        tangents_of_sums = dict(zip(GRADED, _Second.apply(*call, ctx.spec, ctx.want)[INPUTS:], strict=True))
+        return tuple(tangents_of_sums.get(name) for name in SUMS)
 
     @staticmethod
     def vmap(info, axes, *args):  # type: ignore[no-untyped-def]
         return _by_sample(_Fold, info, axes, args)
 
 
-class _Pull(torch.autograd.Function):
+class _Vjp(torch.autograd.Function):
     """The gradient of the fold, differentiable itself."""
 
     @staticmethod
-    def forward(query, key, value, parameter, m, mass, *rest):  # type: ignore[no-untyped-def]
-        *slopes, spec, want, pull, needed = rest
-        grads = State(m=m, **dict(zip(GRADED, slopes, strict=True)))
-        return pull(query, key, value, _bound(spec, parameter), want, grads, mass, needed)
+    def forward(query, key, value, parameter, m, normalizer, *rest):  # type: ignore[no-untyped-def]
+        *state_grads, spec, want, vjp, needed = rest
+        grads = State(m=m, **dict(zip(GRADED, state_grads, strict=True)))
+        return vjp(query, key, value, _bound(spec, parameter), want, grads, normalizer, needed)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        *tensors, ctx.spec, ctx.want, ctx.pull, ctx.needed = inputs
+        *tensors, ctx.spec, ctx.want, ctx.vjp, ctx.needed = inputs
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
@@ -179,23 +178,27 @@ class _Pull(torch.autograd.Function):
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
         query, key, value, parameter, m, _, *grads = ctx.saved_tensors
         call = (query, key, value, parameter, m, *grads, *cotangents)
-        found = _Second.apply(*call, ctx.spec, ctx.want)
-        return *found[:INPUTS], None, None, *found[INPUTS:], None, None, None, None
+        results = _Second.apply(*call, ctx.spec, ctx.want)
+        return *results[:INPUTS], None, None, *results[INPUTS:], None, None, None, None
 
     @staticmethod
     def jvp(ctx, *tangents):  # type: ignore[no-untyped-def]
-        query, key, value, parameter, m, mass, *grads = ctx.saved_tensors
+        query, key, value, parameter, m, normalizer, *grads = ctx.saved_tensors
         along = tangents[INPUTS + 2 : INPUTS + 2 + len(GRADED)]
         more = ctx.spec, ctx.want
-        turned = _Second.apply(query, key, value, parameter, m, *grads, *tangents[:INPUTS], *more)[:INPUTS]
-        moved = _Pull.apply(query, key, value, parameter, m, mass, *along, *more, ctx.pull, ctx.needed)
-        sums = [_total(a, b) for a, b in zip(turned, moved, strict=True)]
+        second_order = _Second.apply(query, key, value, parameter, m, *grads, *tangents[:INPUTS], *more)[
+            :INPUTS
+        ]
+        first_order = _Vjp.apply(
+            query, key, value, parameter, m, normalizer, *along, *more, ctx.vjp, ctx.needed
+        )
+        sums = [_total(a, b) for a, b in zip(second_order, first_order, strict=True)]
         return tuple(t if need else None for t, need in zip(sums, ctx.needed, strict=True))
 
     @staticmethod
     def vmap(info, axes, *args):  # type: ignore[no-untyped-def]
         # `needed` is a tuple, whose axes come as a tuple
-        return _by_sample(_Pull, info, (*axes[:-1], None), args)
+        return _by_sample(_Vjp, info, (*axes[:-1], None), args)
 
 
 def _total(a: Tensor | None, b: Tensor | None) -> Tensor | None:

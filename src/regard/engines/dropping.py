@@ -9,7 +9,7 @@ from regard.masks.window import Window
 from regard.statistics.table import Wanted
 
 
-def kept(p: Tensor, window: Window, want: Wanted) -> Tensor:
+def dropout_factors(p: Tensor, window: Window, want: Wanted) -> Tensor:
     """Dropout's factors for one tile, the same ones whenever the tile is computed: 0 or 1/(1 − dropout)."""
     generator = torch.Generator(p.device).manual_seed(hash((want.seed, window.q0, window.k0)) & (2**63 - 1))
     drawn = torch.empty_like(p).uniform_(generator=generator)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import cast
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 
 from regard.checks.transforms import tracing, transforming
-from regard.engines import choose, native
+from regard.engines import choose
 from regard.engines.walk import finite
 from regard.masks import Causal
 from regard.shapes import Sizes
@@ -25,40 +25,75 @@ from regard.statistics.table import Wanted
 NATIVE_PRODUCTS = 1 << 22
 
 
+@dataclass(frozen=True)
+class FastPath:
+    """A kernel of torch that gives attention's output exactly.
+
+    Attributes:
+        name: what to call it.
+        output: the output of query, key, value, a spec and the sizes of the call.
+    """
+
+    name: str
+    output: Callable[[Tensor, Tensor, Tensor, Spec, Sizes], Tensor]
+
+
+def possible(spec: Spec, sizes: Sizes, want: Wanted) -> bool:
+    """Whether torch may have an exact kernel: none knows softcaps, sinks, biases or dropout of one's own seed."""
+    if want.dropout or spec.softcap is not None or spec.sink_logit is not None or spec.bias is not None:
+        return False
+    return sizes.keys > 0 and sizes.queries > 0 and sizes.dim > 0
+
+
+def native_is_faster(sizes: Sizes) -> bool:
+    """Whether the native engine, where it takes the call, is faster than torch's kernels, its gradient included."""
+    pairs = sizes.batch * sizes.heads * sizes.queries * sizes.keys
+    return pairs * (sizes.dim + sizes.value_dim) >= NATIVE_PRODUCTS * torch.get_num_threads()
+
+
 def exact(
-    query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes, dropout: float
-) -> Tensor | None:
-    """The output by a fused kernel of torch, or None where there is no exact one."""
-    if dropout or spec.softcap is not None or spec.sink_logit is not None or spec.bias is not None:
-        return None
-    if sizes.keys == 0 or sizes.queries == 0 or sizes.dim == 0:
-        return None
-    traced = tracing(query, key, value)
-    if not traced and _native(query, key, value, spec, sizes):
-        return None
+    query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes, traced: bool
+) -> FastPath | None:
+    """The fast path that gives the output of a `possible` call, or None where there is no exact one.
+
+    Args:
+        traced: whether a graph is being made.
+    """
     if not torch.compiler.is_compiling() and transforming(query, key, value):
-        return None  # the kernels have no forward mode and no second derivative, and their numbers cannot be looked at
-    late = spec.offset >= sizes.keys - 1  # queries from the last key on see every key
+        # The kernels have no forward mode and no second derivative, and their numbers cannot be looked at.
+        return None
+    # Queries from the last key on see every key.
+    late = spec.offset >= sizes.keys - 1
     if spec.mask is None or (isinstance(spec.mask, Causal) and late):
-        free = replace(spec, mask=None)
-        return _twice(_sdpa(query, key, value, free, sizes), query, key, value, free)
-    # torch's kernel scales what it has masked with −inf, and 0 · −inf is NaN
+        return UNMASKED
+    if traced:
+        # A graph cannot look at what the tensors hold.
+        return None
+    # torch's kernel scales what it has masked with −inf, and 0 · −inf is NaN.
     causal = isinstance(spec.mask, Causal) and spec.offset == 0 and spec.scale > 0
     flex = query.device.type == "cuda" and sizes.dim == sizes.value_dim
-    if traced:  # a graph cannot look at what the tensors hold
-        return None
+    # Nor does it clean what it masks: a weight of 0 times NaN is NaN.
     if not (causal or flex) or not all(map(finite, (query, key, value))):
         return None
-    path = _sdpa if causal else _flex
-    return _twice(path(query, key, value, spec, sizes), query, key, value, spec)
+    return CAUSAL if causal else FLEX
 
 
-def _native(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> bool:
-    """Whether the native engine takes the call and is faster than the fast paths of torch, with its gradient too."""
-    pairs = sizes.batch * sizes.heads * sizes.queries * sizes.keys
-    if pairs * (sizes.dim + sizes.value_dim) < NATIVE_PRODUCTS * torch.get_num_threads():
-        return False
-    return choose("auto", query, key, value, spec, Wanted()) is native
+def _unmasked(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
+    free = replace(spec, mask=None)
+    return _twice(_sdpa(query, key, value, free, sizes), query, key, value, free)
+
+
+def _causal(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
+    return _twice(_sdpa(query, key, value, spec, sizes), query, key, value, spec)
+
+
+def _masked(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
+    return _twice(_flex(query, key, value, spec, sizes), query, key, value, spec)
+
+
+UNMASKED = FastPath("scaled_dot_product_attention", _unmasked)
+CAUSAL = FastPath("scaled_dot_product_attention, causal", _causal)
+FLEX = FastPath("flex_attention", _masked)
 
 
 def _sdpa(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:
@@ -103,8 +138,8 @@ class _Twice(torch.autograd.Function):
         state = choose("auto", query, key, value, ctx.spec, want).rows(query, key, value, ctx.spec, want)
         assert state.o is not None
         output = state.o / state.filled[..., None].to(state.o.dtype)
-        shares = iter(torch.autograd.grad(output, inputs, grad.to(output.dtype), create_graph=True))
-        return None, *(next(shares) if needed else None for needed in ctx.needs_input_grad[1:4]), None
+        grads = iter(torch.autograd.grad(output, inputs, grad.to(output.dtype), create_graph=True))
+        return None, *(next(grads) if needed else None for needed in ctx.needs_input_grad[1:4]), None
 
 
 def _flex(query: Tensor, key: Tensor, value: Tensor, spec: Spec, sizes: Sizes) -> Tensor:

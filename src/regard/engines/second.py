@@ -1,12 +1,12 @@
 """The derivative of the first fold's gradient: the tiles are computed once more, so memory stays O(n).
 
-At the state's fixed m, the gradient that `pull` gives is that of s = Σ g_l·l + g_u·u + g_r·r + g_o·o + g_c·c, a sum
+At the state's fixed m, the gradient that `vjp` gives is that of s = Σ g_l·l + g_u·u + g_r·r + g_o·o + g_c·c, a sum
 over tiles. So what this computes, the gradient of
 
     Σ cotangent · ∂s/∂(query, key, value, bias),
 
 is a sum over tiles as well, each by autograd. It serves three ends: the backward pass of the backward pass; forward
-derivatives of the state, which are its part for the slopes g; and, as the second derivatives of s are symmetric,
+derivatives of the state, which are its part for the gradients g; and, as the second derivatives of s are symmetric,
 forward-mode derivatives of the gradient. It knows no engine: one computation for all of them.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from regard.engines.dropping import kept
+from regard.engines.dropping import dropout_factors
 from regard.engines.walk import finished, plain, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
@@ -28,7 +28,7 @@ from regard.statistics.state import State
 from regard.statistics.table import Wanted
 
 GRADED = ("l", "u", "r", "o", "c")
-Shares = tuple[Tensor | None, ...]
+Grads = tuple[Tensor | None, ...]
 
 
 @without_autocast
@@ -39,13 +39,13 @@ def second(
     spec: Spec,
     want: Wanted,
     grads: State,
-    cotangents: Shares,
-) -> Shares:
+    cotangents: Grads,
+) -> Grads:
     """Gradients of query, key, value, the bias's tensor, and of `grads`' l, u, r, o and c, in this order.
 
     Args:
-        grads: gradients of the state, as `pull` takes them (None: none); its m is the state's own.
-        cotangents: of what `pull` gives for query, key, value and the bias's tensor; None: none.
+        grads: gradients of the state, as `vjp` takes them (None: none); its m is the state's own.
+        cotangents: of what `vjp` gives for query, key, value and the bias's tensor; None: none.
 
     Returns:
         Nine tensors, each like its input; None where an input is None.
@@ -65,18 +65,18 @@ def second(
             ]
             with torch.enable_grad():
                 total = _sum(leaves, m, sizes, spec, want, window)
-                shares = _twice(total, leaves, wanted)
-            for held, place, share in zip(sums, places, shares, strict=True):
-                if held is not None and share is not None:
-                    held[place] += share
+                tile_grads = _twice(total, leaves, wanted)
+            for held, place, grad in zip(sums, places, tile_grads, strict=True):
+                if held is not None and grad is not None:
+                    held[place] += grad
     return tuple(None if t is None or s is None else s.to(t.dtype) for s, t in zip(sums, every, strict=True))
 
 
 def _places(spec: Spec, window: Window, rows: slice) -> list[Index]:
     """Where a tile's part of each of the nine tensors lies."""
-    here, there = (slice(None), slice(None), rows), (slice(None), slice(None), window.columns)
+    of_queries, of_keys = (slice(None), slice(None), rows), (slice(None), slice(None), window.columns)
     index: Index = () if spec.bias is None else spec.bias.part(window)[1]
-    return [here, there, there, index, *[here] * len(GRADED)]
+    return [of_queries, of_keys, of_keys, index, *[of_queries] * len(GRADED)]
 
 
 def _leaf(tensor: Tensor | None, place: Index, dtype: torch.dtype) -> Tensor | None:
@@ -87,15 +87,15 @@ def _leaf(tensor: Tensor | None, place: Index, dtype: torch.dtype) -> Tensor | N
 
 
 def _clean(tensor: Tensor) -> Tensor:
-    """0 for NaN and inf, which a slope of 0 would turn into NaN; who attends them has NaN in m or in slopes."""
+    """0 for NaN and inf, which a gradient of 0 would turn into NaN; rows that attend them have NaN in m or in g."""
     return tensor.nan_to_num(0.0, 0.0, 0.0)
 
 
 def _sum(
     leaves: Sequence[Tensor | None], m: Tensor, sizes: Sizes, spec: Spec, want: Wanted, window: Window
 ) -> Tensor:
-    """s of one tile: the state's sums, each times its slope."""
-    query, key, value, bias, *slopes = leaves
+    """s of one tile: the state's sums, each times its gradient."""
+    query, key, value, bias, *state_grads = leaves
     assert query is not None and key is not None
     if bias is not None and spec.bias is not None:
         spec = replace(spec, bias=spec.bias.part(window)[0].with_values(bias))
@@ -104,26 +104,26 @@ def _sum(
     blocked = empty[..., None] if allowed is None else ~allowed | empty[..., None]
     x = (tile - torch.where(empty, 0.0, m)[..., None]).masked_fill(blocked, 0.0)
     p = x.exp().masked_fill(blocked, 0.0)
-    l, u, r, o, c = slopes
-    slope = torch.zeros_like(p) if l is None else l[..., None].expand_as(p)
+    l, u, r, o, c = state_grads
+    grad = torch.zeros_like(p) if l is None else l[..., None].expand_as(p)
     if u is not None:
-        slope = slope + u[..., None] * x
+        grad = grad + u[..., None] * x
     if r is not None:
-        slope = slope + r[..., None] * p
+        grad = grad + r[..., None] * p
     if c is not None:
         for i, column in enumerate(want.columns):
             if column.touches(window):
-                slope = slope + c[..., i, None] * column.phi(window, p.device)
+                grad = grad + c[..., i, None] * column.phi(window, p.device)
     if o is not None and value is not None:
         lanes = o.reshape(sizes.batch * sizes.kv_heads, -1, sizes.value_dim)
         through = torch.bmm(lanes, _clean(value).flatten(0, 1).transpose(1, 2)).view_as(p)
-        slope = slope + (through * kept(p, window, want) if want.dropout else through)
-    return (p * slope).sum()
+        grad = grad + (through * dropout_factors(p, window, want) if want.dropout else through)
+    return (p * grad).sum()
 
 
-def _twice(total: Tensor, leaves: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> Shares:
+def _twice(total: Tensor, leaves: Sequence[Tensor | None], cotangents: Sequence[Tensor | None]) -> Grads:
     """Gradients of Σ cotangent · ∂total/∂leaf, leaf by leaf."""
-    none: Shares = (None,) * len(leaves)
+    none: Grads = (None,) * len(leaves)
     pairs = [(t, c) for t, c in zip(leaves, cotangents, strict=False) if t is not None and c is not None]
     if not pairs or not total.requires_grad:
         return none
@@ -132,6 +132,6 @@ def _twice(total: Tensor, leaves: Sequence[Tensor | None], cotangents: Sequence[
     inner = sum(products, start=total.new_zeros(()))
     if not inner.requires_grad:
         return none
-    given = [t for t in leaves if t is not None]
-    found = iter(torch.autograd.grad(inner, given, allow_unused=True))
-    return tuple(None if t is None else next(found) for t in leaves)
+    inputs = [t for t in leaves if t is not None]
+    grads = iter(torch.autograd.grad(inner, inputs, allow_unused=True))
+    return tuple(None if t is None else next(grads) for t in leaves)

@@ -9,49 +9,30 @@ from ast import literal_eval
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from regard import engines
-from regard.checks.transforms import graph_below_transform, tracing
 from regard.engines.column_sums import Sums
+from regard.engines.protocol import Engine
 from regard.engines.tiles.rows import blank
-from regard.errors import EngineError, MaskError
-from regard.masks import pack, unpack
+from regard.errors import ArgumentError, EngineError, MaskError
 from regard.shapes import sizes_of, statistics_dtype
-from regard.spec import Spec
-from regard.spec.bias import Alibi, Bias, Dense, Relative
+from regard.spec import Spec, codec
 from regard.statistics import linear
 from regard.statistics.linear import Column
 from regard.statistics.observation import Map, cells
 from regard.statistics.state import SUMS, State
 from regard.statistics.table import Wanted
 
-BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Relative}
 GRADED = ("l", "u", "r", "o", "c")  # the sums of a state that have a gradient
 WAY_OUT = "call attention outside of the compiled function, or below torch.compiler.disable"
 # What every operator takes of a spec and of what is wanted: `recipe` is the structure around tensors and numbers.
 PACKED = (
     "Tensor? bias, Tensor[] content, str recipe, SymInt[] numbers, float scale, float? softcap, float dropout"
 )
-
-
-def choose(
-    name: str, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted
-) -> ModuleType | Traced:
-    """The engine of that name, as `engines.choose`; within a graph, the operators, which choose when they run.
-
-    Raises:
-        EngineError: there is no such engine, or it refuses; asking by name never falls back.
-    """
-    if unsupported := graph_below_transform(query, key, value):
-        raise EngineError(f"attention cannot be computed {unsupported}: {WAY_OUT}")
-    if tracing(query, key, value):
-        return Traced(name)
-    return engines.choose(name, query, key, value, spec, want)
 
 
 @dataclass(frozen=True)
@@ -69,12 +50,12 @@ class Traced:
         """The second fold."""
         packed = _packed(self.name, spec, want)
         rows = (query, key, m, l)
-        found = list(torch.ops.regard.columns(*(tensor.detach() for tensor in rows), *packed))
-        received = found.pop(0) if want.received else None
-        received_max = found.pop(0) if want.received_max else None
+        sums = list(torch.ops.regard.columns(*(tensor.detach() for tensor in rows), *packed))
+        received = sums.pop(0) if want.received else None
+        received_max = sums.pop(0) if want.received_max else None
         if not want.cell:
             return Sums(received, received_max, None)
-        total, peak, counts = found
+        total, peak, counts = sums
         queries, keys = query.shape[2], key.shape[2]
         picture = Map(
             total=total,
@@ -87,6 +68,12 @@ class Traced:
         )
         return Sums(received, received_max, picture)
 
+    def look(
+        self, query: Tensor, key: Tensor, spec: Spec, want: Wanted
+    ) -> tuple[dict[str, Tensor], Sums] | None:
+        """None: a graph holds the two folds one after the other."""
+        return None
+
 
 # --- a call as strings, numbers and tensors ----------------------------------------------------------------
 
@@ -97,23 +84,25 @@ def _packed(engine: str, spec: Spec, want: Wanted) -> tuple[Any, ...]:
     Raises:
         EngineError: the call holds Python code.
     """
-    kind = next((name for name, known in BIASES.items() if type(spec.bias) is known), None)
     code = [column.name for column in want.columns if not column.kind]
-    if code or (spec.bias is not None and kind is None):
-        what = f"the column {code[0]!r}" if code else f"a bias of type {type(spec.bias).__name__}"
-        raise EngineError(f"{what} is Python code, which a graph cannot hold: {WAY_OUT}")
+    if code:
+        raise EngineError(f"the column {code[0]!r} is Python code, which a graph cannot hold: {WAY_OUT}")
     try:
-        mask, tensors = (None, {}) if spec.mask is None else pack(spec.mask)
+        # A learned sink is merged by the caller; the operators know nothing of it.
+        body, tensors = codec.encode(replace(spec, sink_logit=None))
     except MaskError as error:
         raise EngineError(f"{error}, so a graph cannot hold it: {WAY_OUT}") from None
-    bias = None if spec.bias is None else spec.bias.parameter
+    except ArgumentError as error:
+        raise EngineError(f"{error}, which a graph cannot hold: {WAY_OUT}") from None
+    bias = tensors.pop("bias", None)
     learned = bias is not None and bias.requires_grad and torch.is_grad_enabled()
     flags = [want.output, want.entropy, want.squares, want.count, want.received, want.received_max]
     columns = [[column.kind, column.name] for column in want.columns]
     content = [*tensors.values(), *(c.members for c in want.columns if c.members is not None)]
     numbers = [spec.offset, want.seed, want.top, want.cell]
     numbers += [number for c in want.columns for number in (c.count, c.low, c.high)]
-    recipe = repr([engine, _emptied(mask, numbers), list(tensors), kind, learned, flags, columns])
+    mask = _emptied(body["mask"], numbers)
+    recipe = repr([engine, mask, list(tensors), body["bias"], learned, flags, columns])
     return bias, content, recipe, numbers, spec.scale, spec.softcap, want.dropout
 
 
@@ -149,8 +138,10 @@ def _wanted(packed: Sequence[Any]) -> Wanted:
     *_, names, _, _, flags, columns = _read(recipe)
     output, entropy, squares, count, received, received_max = flags
     members, left = iter(content[len(names) :]), iter(numbers)
-    made = tuple(_column(kind, name, next(left), next(left), next(left), members) for kind, name in columns)
-    return Wanted(output, entropy, squares, count, made, top, received, received_max, cell, dropout, seed)
+    linears = tuple(
+        _column(kind, name, next(left), next(left), next(left), members) for kind, name in columns
+    )
+    return Wanted(output, entropy, squares, count, linears, top, received, received_max, cell, dropout, seed)
 
 
 def _column(kind: str, name: str, count: int, low: int, high: int, members: Iterator[Tensor]) -> Column:
@@ -165,15 +156,16 @@ def _column(kind: str, name: str, count: int, low: int, high: int, members: Iter
 
 def _unpacked(
     query: Tensor, key: Tensor, value: Tensor | None, packed: Sequence[Any]
-) -> tuple[ModuleType, Spec, Wanted]:
+) -> tuple[Engine, Spec, Wanted]:
     """The engine chosen, the spec, checked as outside of a graph, and what is wanted."""
     values, content, recipe, numbers, scale, softcap, _ = packed
     engine, mask, names, kind, learned, *_ = _read(recipe)
-    bias = None if kind is None else BIASES[kind](values.detach().requires_grad_(learned))  # type: ignore[call-arg]
     tensors = dict(zip(names, content, strict=False))
-    within = None if mask is None else unpack(_filled(mask, numbers), tensors)
+    if values is not None:
+        tensors["bias"] = values.detach().requires_grad_(learned)
+    body = {"scale": scale, "softcap": softcap, "offset": numbers[0], "bias": kind, "sink_logit": False}
     sizes, want = sizes_of(query, key, value), _wanted(packed)
-    spec = Spec.of(sizes, within, bias, scale, softcap, align=numbers[0]).on(query.device)
+    spec = codec.decode(body | {"mask": _filled(mask, numbers)}, tensors, sizes).on(query.device)
     with torch.set_grad_enabled(learned):  # an engine may refuse a bias that is learned, and only such a one
         return engines.choose(engine, query, key, value, spec, want), spec, want
 
@@ -224,12 +216,13 @@ def _(query, key, value, *packed):  # type: ignore[no-untyped-def]
 )
 @torch.no_grad()
 def _rows_backward(query, key, value, *packed):  # type: ignore[no-untyped-def]
-    *call, (m, mass, *slopes), graded, needed = packed
+    *call, (m, normalizer, *state_grads), graded, needed = packed
     engine, spec, want = _unpacked(query, key, value, call)
-    grads = State(**{"l": None, "m": m} | dict(zip(graded.split(), slopes, strict=True)))
-    shares = engine.pull(query, key, value, spec, want, grads, mass, needed)
+    grads = State(**{"l": None, "m": m} | dict(zip(graded.split(), state_grads, strict=True)))
+    grads_of_inputs = engine.vjp(query, key, value, spec, want, grads, normalizer, needed)
     # Contiguous, as a graph expects; what its engine gives is laid out like the inputs, perhaps.
-    return [share.contiguous() for share, need in zip(shares, needed, strict=False) if need]
+    wanted = [grad for grad, need in zip(grads_of_inputs, needed, strict=False) if need and grad is not None]
+    return [grad.contiguous() for grad in wanted]
 
 
 @_rows_backward.register_fake
@@ -247,17 +240,18 @@ def _remember(ctx, inputs, output):  # type: ignore[no-untyped-def]
     constants = [t for name, t in zip(ctx.names, output, strict=True) if name not in GRADED]
     ctx.mark_non_differentiable(*constants)  # every reading of the state is the same for any m
     ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
-    m, mass = output[:2]
-    ctx.save_for_backward(query, key, value, bias, m, mass, *content)
+    m, normalizer = output[:2]
+    ctx.save_for_backward(query, key, value, bias, m, normalizer, *content)
 
 
-def _pull(ctx, grads):  # type: ignore[no-untyped-def]
-    query, key, value, bias, m, mass, *content = ctx.saved_tensors
-    slopes = {n: g for n, g in zip(ctx.names, grads, strict=True) if n in GRADED and g is not None}
-    needed, sums = list(ctx.needs_input_grad[:4]), [m, mass, *slopes.values()]
+def _backward(ctx, grads):  # type: ignore[no-untyped-def]
+    query, key, value, bias, m, normalizer, *content = ctx.saved_tensors
+    state_grads = {n: g for n, g in zip(ctx.names, grads, strict=True) if n in GRADED and g is not None}
+    needed, sums = list(ctx.needs_input_grad[:4]), [m, normalizer, *state_grads.values()]
     packed = (bias, content, *ctx.rest)
-    shares = iter(torch.ops.regard.rows_backward(query, key, value, *packed, sums, " ".join(slopes), needed))
-    spread = [next(shares) if need else None for need in needed]
+    graded = " ".join(state_grads)
+    results = iter(torch.ops.regard.rows_backward(query, key, value, *packed, sums, graded, needed))
+    spread = [next(results) if need else None for need in needed]
     return *spread, [None] * len(content), *[None] * len(ctx.rest)
 
 
@@ -268,7 +262,7 @@ def _no_second(ctx, *_):  # type: ignore[no-untyped-def]
     )
 
 
-torch.library.register_autograd("regard::rows", _pull, setup_context=_remember)
+torch.library.register_autograd("regard::rows", _backward, setup_context=_remember)
 torch.library.register_autograd("regard::rows_backward", _no_second)
 
 
@@ -289,12 +283,12 @@ def _columns(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
 def _(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
     sizes, want, exact = sizes_of(query, key), _wanted(packed), statistics_dtype(query.dtype)
     outer, offset = (sizes.batch, sizes.heads), packed[3][0]
-    found = [query.new_empty(*outer, sizes.keys, dtype=exact)] * (want.received + want.received_max)
+    sums = [query.new_empty(*outer, sizes.keys, dtype=exact)] * (want.received + want.received_max)
     if want.cell:
         grid_q, grid_k = cells(offset, offset + sizes.queries, want.cell), cells(0, sizes.keys, want.cell)
-        found += [query.new_empty(*outer, grid_q, grid_k, dtype=exact)] * 2
-        found.append(query.new_empty(*outer, grid_q, dtype=torch.int64))
-    return [torch.empty_like(tensor) for tensor in found]
+        sums += [query.new_empty(*outer, grid_q, grid_k, dtype=exact)] * 2
+        sums.append(query.new_empty(*outer, grid_q, dtype=torch.int64))
+    return [torch.empty_like(tensor) for tensor in sums]
 
 
 # --- torch.vmap in graphs ----------------------------------------------------------------------------------
@@ -303,9 +297,9 @@ def _(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
 def _one_by_one(operator: Any) -> Any:
     """The rule of torch.vmap: every sample by itself, as outside of graphs."""
 
-    def rule(info: Any, in_dims: tuple[Any, ...], *given: Any) -> tuple[list[Tensor], list[int]]:
+    def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[list[Tensor], list[int]]:
         samples = [
-            operator(*(_sample(value, axis, i) for value, axis in zip(given, in_dims, strict=True)))
+            operator(*(_sample(value, axis, i) for value, axis in zip(arguments, in_dims, strict=True)))
             for i in range(info.batch_size)
         ]
         joined = [torch.stack(parts) for parts in zip(*samples, strict=True)]
@@ -317,7 +311,7 @@ def _one_by_one(operator: Any) -> Any:
 def _sample(value: Any, axis: Any, i: int) -> Any:
     """One sample of an argument, in which tensors may be below one another in a list."""
     if isinstance(value, list) and isinstance(axis, list):
-        return [_sample(inner, own, i) for inner, own in zip(value, axis, strict=True)]
+        return [_sample(inner, inner_axis, i) for inner, inner_axis in zip(value, axis, strict=True)]
     return value if axis is None else value.select(axis, i)
 
 

@@ -59,8 +59,8 @@ def walk(
 
 
 def _windows(spec: Spec, sizes: Sizes, q0: int, q1: int, shape: tuple[int, int]) -> Iterator[Window]:
-    for k0, k1, whole in _row(spec.mask, q0, q1, sizes.keys, shape):
-        yield Window(q0, q1, k0, k1, spec.offset, whole)
+    for k0, k1, full in _row(spec.mask, q0, q1, sizes.keys, shape):
+        yield Window(q0, q1, k0, k1, spec.offset, full)
 
 
 def _row(
@@ -68,7 +68,7 @@ def _row(
 ) -> Iterator[tuple[int, int, bool]]:
     """Tiles of one row of tiles, found by halving: an empty stretch of any length costs one question.
 
-    Where the mask is mixed, tiles are halved further, down to squares: what is empty or whole in them is told apart.
+    Partial tiles are halved further, down to squares, to find the empty and the full ones among their parts.
     """
     narrow, wide = min(shape), shape[1]
     stack = [(0, keys)] if keys else []
@@ -151,9 +151,9 @@ def plain(query: Tensor, key: Tensor, spec: Spec, space: Workspace | None = None
     batch, heads, rows, dim = query.shape
     kv_heads, columns = key.shape[1:3]
     folded = query.reshape(batch * kv_heads, heads // kv_heads * rows, dim).contiguous()
-    turned = key.reshape(batch * kv_heads, columns, dim).contiguous().transpose(1, 2)
+    transposed = key.reshape(batch * kv_heads, columns, dim).contiguous().transpose(1, 2)
     out = None if space is None else space(batch * kv_heads, folded.shape[1], columns)
-    product = torch.bmm(folded, turned) if out is None else torch.bmm(folded, turned, out=out)
+    product = torch.bmm(folded, transposed) if out is None else torch.bmm(folded, transposed, out=out)
     tile = product.view(batch, heads, rows, columns)
     tile = tile * spec.scale if out is None else tile.mul_(spec.scale)
     if spec.softcap is not None:
@@ -169,7 +169,7 @@ def finished(
     if spec.bias is not None:
         tile = spec.bias.apply(tile, window)
     allowed = None
-    if spec.mask is not None and not window.whole:
+    if spec.mask is not None and not window.full:
         allowed = allows(spec.mask, window, tile.shape[0], tile.shape[1], tile.device)
     if spec.bias is not None and spec.bias.may_block:
         seen = ~spec.bias.blocks(before, tile, window)

@@ -67,13 +67,16 @@ def opened(content: bytes, form: Form) -> dict[str, Any]:
         ValueError: it is not, and why, in words that go after the file's name.
     """
     head = HEAD.match(content)
-    ours = head is not None and (head["format"].decode(), int(head["version"])) == (form.format, form.version)
-    if head is not None and ours:
+    current = head is not None and (head["format"].decode(), int(head["version"])) == (
+        form.format,
+        form.version,
+    )
+    if head is not None and current:
         start, end = head.span("digest")
-        found = hashlib.sha256(content[:start] + ZEROS.encode() + content[end:]).hexdigest()
-        if found != head["digest"].decode():
+        digest = hashlib.sha256(content[:start] + ZEROS.encode() + content[end:]).hexdigest()
+        if digest != head["digest"].decode():
             raise ValueError(
-                f"is cut short or altered: must have SHA-256 {head['digest'].decode():.16}…, got {found:.16}…"
+                f"is cut short or altered: must have SHA-256 {head['digest'].decode():.16}…, got {digest:.16}…"
             )
     body = strict(content)
     if not isinstance(body, dict) or body.get("format") != form.format:
@@ -84,7 +87,7 @@ def opened(content: bytes, form: Form) -> dict[str, Any]:
     if version != form.version:
         advice = "update it" if version > form.version else "make it anew"
         raise ValueError(f"has format version {version}, this Regard reads {form.version}: {advice}")
-    if not ours:
+    if not current:
         raise ValueError("is altered: must begin with its format, its version and its seal")
     return {name: value for name, value in body.items() if name not in ("format", "version", "sha256")}
 
@@ -245,9 +248,9 @@ def fault(path: Path, expected: Any) -> str | None:
         return str(error)
     if size != expected["bytes"]:
         return f"is cut short or altered: must have {expected['bytes']} bytes, got {size}"
-    found = state(path)["sha256"]
-    if found != expected["sha256"]:
-        return f"is altered: must have SHA-256 {expected['sha256']!r:.20}…, got {found:.18}…"
+    digest = state(path)["sha256"]
+    if digest != expected["sha256"]:
+        return f"is altered: must have SHA-256 {expected['sha256']!r:.20}…, got {digest:.18}…"
     return None
 
 

@@ -7,11 +7,11 @@ from regard.masks.conventions import dense
 from regard.masks.positions import Causal, GlobalTokens, Near, Strided, causal, global_tokens, near, strided
 from regard.masks.random_blocks import RandomBlocks, random_blocks
 from regard.masks.recognition import recognize
-from regard.masks.serialize import pack, unpack
+from regard.masks.serialize import deserialize_mask, serialize_mask
 from regard.masks.tile import ALL, NONE, SOME, Tile
 
 __all__ = [
     "Mask", "causal", "near", "strided", "random_blocks", "global_tokens", "prefix", "documents", "padding", "dense",
     "And", "Or", "Not", "Causal", "Near", "Strided", "RandomBlocks", "GlobalTokens", "Prefix", "Documents", "Padding",
-    "Dense", "Tile", "NONE", "SOME", "ALL", "as_mask", "recognize", "pack", "unpack",
+    "Dense", "Tile", "NONE", "SOME", "ALL", "as_mask", "recognize", "serialize_mask", "deserialize_mask",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.errors import MaskError
 from regard.masks.blocks import block_mask
-from regard.masks.drawing import drawing
+from regard.masks.drawing import card, drawing
 from regard.masks.tile import ALL, NONE, SOME, Tile
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ class Mask(ABC):
         Raises:
             MaskError: content for another number of rows, heads, queries or keys.
         """
-        for axis, own, size in zip(("batch rows", "heads"), self.shape, (batch, heads), strict=True):
-            if own not in (1, size):
-                raise MaskError(f"{self.name} holds {own} {axis}, attention has {size}: they must agree")
+        for axis, held, size in zip(("batch rows", "heads"), self.shape, (batch, heads), strict=True):
+            if held not in (1, size):
+                raise MaskError(f"{self.name} holds {held} {axis}, attention has {size}: they must agree")
         self._check_positions(queries, keys, offset)
 
     def _check_positions(self, queries: int, keys: int, offset: int) -> None:  # noqa: B027  most hold everywhere
@@ -189,8 +189,8 @@ class Mask(ABC):
         if type(self) is not type(other):
             return NotImplemented
         assert isinstance(other, Mask)
-        mine, theirs = self._content(), other._content()
-        return all(_equal(value, theirs[name]) for name, value in mine.items())
+        content, other_content = self._content(), other._content()
+        return all(_equal(value, other_content[name]) for name, value in content.items())
 
     def __hash__(self) -> int:
         content = (value.shape if isinstance(value, Tensor) else value for value in self._content().values())
@@ -198,6 +198,9 @@ class Mask(ABC):
 
     def __repr__(self) -> str:
         return drawing(self)
+
+    def _repr_html_(self) -> str:
+        return card(self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -352,7 +355,7 @@ def _hull(ranges: tuple[range, ...]) -> range:
     return range(min(r.start for r in ranges), max(r.stop for r in ranges))
 
 
-def _equal(mine: Any, theirs: Any) -> bool:
-    if isinstance(mine, Tensor) and isinstance(theirs, Tensor):
-        return torch.equal(mine.cpu(), theirs.cpu())
-    return type(mine) is type(theirs) and mine == theirs
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.equal(a.cpu(), b.cpu())
+    return type(a) is type(b) and a == b

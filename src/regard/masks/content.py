@@ -157,7 +157,7 @@ class Documents(Mask):
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
         tokens = self.ids.shape[-1]
-        whole = q0 >= 0 and k0 >= 0 and q1 <= tokens and k1 <= tokens
+        inside = q0 >= 0 and k0 >= 0 and q1 <= tokens and k1 <= tokens
         q0, q1, k0, k1 = max(q0, 0), min(q1, tokens), max(k0, 0), min(k1, tokens)
         if q0 >= q1 or k0 >= k1:
             return NONE
@@ -165,7 +165,7 @@ class Documents(Mask):
         k_low, k_high = self._range(k0, k1)
         if ((q_high < k_low) | (k_high < q_low)).all():
             return NONE
-        same = whole and ((q_low == k_high) & (k_low == q_high)).all()
+        same = inside and ((q_low == k_high) & (k_low == q_high)).all()
         return ALL if same else SOME
 
     def _range(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:

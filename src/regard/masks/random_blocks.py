@@ -53,10 +53,10 @@ class RandomBlocks(Mask):
     def _draw(self, q_block: Tensor) -> list[Tensor]:
         """The blocks drawn for each query's block, as in `_drawn`, or −2³¹ where fewer than `count` exist."""
         chosen: list[Tensor] = []
-        for turn in range(self.count):
+        for draw in range(self.count):
             blocks = q_block + 1 if self._blocks is None else torch.full_like(q_block, self._blocks)
-            last = blocks - self.count + turn
-            pick = _hash(self.seed, q_block, turn) % (last + 1).clamp(min=1)
+            last = blocks - self.count + draw
+            pick = _hash(self.seed, q_block, draw) % (last + 1).clamp(min=1)
             for earlier in chosen:
                 pick = torch.where(pick == earlier, last, pick)
             chosen.append(torch.where(last >= 0, pick, -(2**31)))
@@ -96,7 +96,7 @@ def random_blocks(count: int, block: int = 64, seed: int = 0, *, keys: int | Non
     `keys`, they are drawn among all blocks of a sequence of that many keys, as in BigBird's encoder:
     `global_tokens(range(64)) | near(192, 192) | random_blocks(3, keys=n)`.
 
-    The drawing is Floyd's algorithm over a 32-bit integer hash of (seed, block of queries, turn).
+    The drawing is Floyd's algorithm over a 32-bit integer hash of (seed, block of queries, draw).
 
     Raises:
         ArgumentError: `count`, `block` or `keys` below 1, a negative seed, or a fractional number.
@@ -108,17 +108,17 @@ def random_blocks(count: int, block: int = 64, seed: int = 0, *, keys: int | Non
 def _drawn(count: int, seed: int, q_block: int, blocks: int | None) -> frozenset[int]:
     """The blocks of keys drawn for one block of queries: Floyd's sampling without replacement."""
     chosen: set[int] = set()
-    for turn in range(count):
-        last = (q_block + 1 if blocks is None else blocks) - count + turn
+    for draw in range(count):
+        last = (q_block + 1 if blocks is None else blocks) - count + draw
         if last >= 0:
-            pick = _hash(seed, q_block, turn) % (last + 1)
+            pick = _hash(seed, q_block, draw) % (last + 1)
             chosen.add(last if pick in chosen else pick)
     return frozenset(chosen)
 
 
-def _hash(seed: int, q_block: Number, turn: int) -> Number:
+def _hash(seed: int, q_block: Number, draw: int) -> Number:
     """32 well-mixed bits; no product exceeds 63 bits, so int64 tensors and Python ints agree."""
-    return _mix(_mix((q_block & WORD) ^ _mix(seed & WORD)) ^ _mix(turn + 1))
+    return _mix(_mix((q_block & WORD) ^ _mix(seed & WORD)) ^ _mix(draw + 1))
 
 
 def _mix(bits: Number) -> Number:

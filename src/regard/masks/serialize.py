@@ -35,7 +35,7 @@ KINDS: dict[str, type[Mask]] = {
 DEEPEST = 64  # operators inside operators
 
 
-def pack(mask: Mask) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def serialize_mask(mask: Mask) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The mask as a JSON-able dict and the tensors it names.
 
     Raises:
@@ -43,52 +43,54 @@ def pack(mask: Mask) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """
     tensors: dict[str, Tensor] = {}
 
-    def packed(value: Any) -> Any:
+    def serialized(value: Any) -> Any:
         if isinstance(value, Mask):
             if type(value) not in KINDS.values():
-                raise MaskError(f"{value.name} is Python code, which cannot be packed")
-            parts = {name: packed(part) for name, part in value._content().items()}
+                raise MaskError(f"{value.name} is Python code, which cannot be serialized")
+            parts = {name: serialized(part) for name, part in value._content().items()}
             return {"kind": type(value).__name__.lower(), **parts}
         if isinstance(value, tuple):
-            return [packed(part) for part in value]
+            return [serialized(part) for part in value]
         if isinstance(value, Tensor):
             name = f"mask.{len(tensors)}"
             tensors[name] = value
             return {"tensor": name}
         return value
 
-    return packed(mask), tensors
+    return serialized(mask), tensors
 
 
-def unpack(packed: Any, tensors: Mapping[str, Tensor]) -> Mask:
-    """The mask that `pack` took apart.
+def deserialize_mask(serialized: Any, tensors: Mapping[str, Tensor]) -> Mask:
+    """The mask that `serialize_mask` took apart.
 
     Raises:
-        MaskError: what was packed is damaged, or not a mask.
+        MaskError: what was serialized is damaged, or not a mask.
         ArgumentError: a field holds a number outside its range.
     """
-    mask = _unpacked(packed, tensors, DEEPEST)
+    mask = _restored(serialized, tensors, DEEPEST)
     if not isinstance(mask, Mask):
-        raise MaskError(f"a packed mask must be a dict with the entry 'kind', got {packed!r}")
+        raise MaskError(f"a serialized mask must be a dict with the entry 'kind', got {serialized!r}")
     return mask
 
 
-def _unpacked(value: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
+def _restored(value: Any, tensors: Mapping[str, Tensor], depth: int) -> Any:
     if depth == 0:
-        raise MaskError(f"a packed mask must nest at most {DEEPEST} deep")
+        raise MaskError(f"a serialized mask must nest at most {DEEPEST} deep")
     if isinstance(value, list):
-        return tuple(_unpacked(part, tensors, depth - 1) for part in value)
+        return tuple(_restored(part, tensors, depth - 1) for part in value)
     if not isinstance(value, dict):
         return value
     if "tensor" in value:
         name = str(value["tensor"])
         if name not in tensors:
-            raise MaskError(f"a packed mask names the tensor {name!r}, which is missing")
+            raise MaskError(f"a serialized mask names the tensor {name!r}, which is missing")
         return tensors[name]
     kind = KINDS.get(str(value.get("kind")))
     if kind is None:
-        raise MaskError(f"a packed mask must be one of {', '.join(KINDS)}, got {value.get('kind')!r}")
-    parts = {name: _unpacked(part, tensors, depth - 1) for name, part in value.items() if name != "kind"}
+        raise MaskError(f"a serialized mask must be one of {', '.join(KINDS)}, got {value.get('kind')!r}")
+    parts = {name: _restored(part, tensors, depth - 1) for name, part in value.items() if name != "kind"}
     if {field.name for field in fields(kind) if field.init} != parts.keys():
-        raise MaskError(f"a packed {value['kind']} mask has the wrong fields: {', '.join(parts) or 'none'}")
+        raise MaskError(
+            f"a serialized {value['kind']} mask has the wrong fields: {', '.join(parts) or 'none'}"
+        )
     return kind(**parts)

@@ -14,7 +14,7 @@ class Window:
 
     Attributes:
         offset: position of the first query of the whole call.
-        whole: whether the mask is known to allow every pair of the window.
+        full: whether the mask is known to allow every pair of the window.
         step: from one query to the next: a window of more than 1 holds some rows of a call, and is no tile.
     """
 
@@ -23,7 +23,7 @@ class Window:
     k0: int
     k1: int
     offset: int
-    whole: bool = False
+    full: bool = False
     step: int = 1
 
     @property

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.draw.weight_pictures import short
 from regard.page.describe import words
 from regard.record.history import History
+from regard.record.layers import short_names
 
 OF_PLACES = ("distance", "self_mass", "previous", "local")  # of queries that have a place among the keys
 SHARPNESS = ("entropy_fraction", "max_weight", "sum_squares")  # three numbers for one habit
@@ -70,7 +70,7 @@ def entropy_of(history: History) -> str | None:
 
 def names(history: History) -> list[str]:
     """Short names of the layers."""
-    return short([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
+    return short_names([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
 
 
 def ends(history: History, name: str, place: int, head: int) -> tuple[float, float]:

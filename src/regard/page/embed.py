@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ArgumentError, require
-from regard.page.frame import text
+from regard.html import text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from importlib import resources
+
+from regard.html import text
 
 
 def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str] = ()) -> str:
@@ -43,11 +44,6 @@ def fill(name: str, parts: Mapping[str, str]) -> str:
 def asset(name: str) -> str:
     """A file of `assets`."""
     return resources.files("regard.page").joinpath("assets", name).read_text("utf-8")
-
-
-def text(words: object) -> str:
-    """Escaped; what cannot be encoded (a lone surrogate) becomes a question mark, so that the page can be written."""
-    return escape(str(words).encode("utf-8", "replace").decode("utf-8"))
 
 
 def pairs(named: Iterable[tuple[str, str]]) -> str:

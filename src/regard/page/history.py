@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from regard import draw
 from regard.checks.arguments import checked
 from regard.errors import RecordError
+from regard.html import text
 from regard.page import embed
 from regard.page.changes import Change, changes, entropy_of, largest, names
 from regard.page.describe import words
-from regard.page.frame import count, fill, page, pairs, text
+from regard.page.frame import count, fill, page, pairs
 from regard.record.history import History
 
 if TYPE_CHECKING:

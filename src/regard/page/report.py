@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from regard.checks.arguments import checked
 from regard.errors import ArgumentError, RecordError
+from regard.html import text
 from regard.page import embed
 from regard.page.describe import describe
 from regard.page.encode import DECADES, F16_ERROR, LOG8_ERROR, Numbers
-from regard.page.frame import count, fill, page, pairs, text
+from regard.page.frame import count, fill, page, pairs
 from regard.page.pictures import plan
 from regard.record import Record
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regard import html
 from regard.errors import RecordError
 from regard.record.segments import Part, join, one_head, window
 from regard.shapes import Sizes
@@ -71,6 +72,16 @@ class Call(Observation):
             f"Call({self.layer!r}, {self.kind}, batch {size.batch}, heads {size.heads}, "
             f"queries {size.queries}, keys {size.keys})"
         )
+
+    def _repr_html_(self) -> str:
+        names = ("batch", "heads", "queries", "keys")
+        sizes = [f"{name} {html.number(getattr(self.sizes, name))}" for name in names]
+        facts = [f"{self.kind} attention", *sizes]
+        if self.steps > 1:
+            facts.append(f"{html.number(self.steps)} steps")
+        if self.spec is not None and self.spec.mask is not None:
+            facts.append(self.spec.mask.name)
+        return html.card(html.heading("Call", self.layer, facts), *self._sections())
 
     def weights(
         self, head: int, rows: slice = slice(None), columns: slice = slice(None), batch: int = 0

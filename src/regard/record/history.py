@@ -19,6 +19,7 @@ from regard import files
 from regard.errors import ArgumentError, RecordError
 from regard.files import sealing
 from regard.record.call import Call
+from regard.record.layers import matching
 from regard.record.profile import Profile
 from regard.record.record import Record
 from regard.record.table import frame, identity, means, names_of
@@ -155,13 +156,12 @@ class History:
         if not isinstance(layer, str):
             check_index("layer", layer, len(names))
             return layer % len(names)
-        found = [i for i, name in enumerate(names) if name == layer]
-        found = found or [i for i, name in enumerate(names) if f".{layer}." in f".{name}."]
-        if len(found) != 1:
+        indices = matching(layer, names)
+        if len(indices) != 1:
             raise ArgumentError(
                 f"layer must be a number or the name of one layer, got {layer!r}; {close_to(layer, names)}"
             )
-        return found[0]
+        return indices[0]
 
     def heads_of(self, place: int) -> slice:
         """Where the heads of a layer are on the axis `heads`."""

@@ -44,7 +44,7 @@ class Layer:
         """What one call adds."""
         valid = (
             call.valid().sum((0, 2)).cpu()
-            if call.kept()
+            if call.row_names()
             else torch.zeros(call.sizes.heads, dtype=torch.int64)
         )
         return cls(valid, sums(call), call.parameters)

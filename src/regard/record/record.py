@@ -17,6 +17,8 @@ from regard.checks.arguments import shown
 from regard.errors import ArgumentError, RecordError
 from regard.record import folder, serialize
 from regard.record.call import Call
+from regard.record.display import record_card
+from regard.record.layers import matching
 from regard.record.table import table
 from regard.statistics.observation import close_to
 
@@ -53,6 +55,10 @@ class Record:
         unseen = (f"not seen  {layer}: {reason}" for layer, reason in self.unseen.items())
         return "\n".join([f"Record of {len(self)} calls", *calls, *unseen])
 
+    def _repr_html_(self) -> str:
+        tokens = len(self.tokens[0]) if self.tokens else 0
+        return record_card(self.calls, tokens, self.info, self.unseen)
+
     def __getitem__(self, which: int | str) -> Call:
         """One call, by its place or by its layer's name.
 
@@ -70,8 +76,7 @@ class Record:
 
     def _find(self, name: str) -> int:
         layers = list(dict.fromkeys(call.layer for call in self))
-        found = [layer for layer in layers if layer == name]
-        found = found or [layer for layer in layers if f".{name}." in f".{layer}."]
+        found = [layers[index] for index in matching(name, layers)]
         if not found:
             raise RecordError(f"no layer {name!r} in the record; {close_to(name, layers)}")
         if len(found) > 1:

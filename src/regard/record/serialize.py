@@ -13,19 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import MaskError, RecordError
-from regard.masks import pack as pack_mask
-from regard.masks import unpack as unpack_mask
+from regard.errors import ArgumentError, MaskError, RecordError
 from regard.record.call import Call
 from regard.record.folder import entry
 from regard.record.segments import Part
 from regard.shapes import FLOATS, Sizes
-from regard.spec import Spec
-from regard.spec.bias import Alibi, Bias, Dense, Logarithm, Relative
+from regard.spec import Spec, codec
 from regard.statistics.observation import COLUMNS, ROWS, Map, Top
 
-BIASES: dict[str, type[Bias]] = {"dense": Dense, "alibi": Alibi, "relative": Relative, "logarithm": Logarithm}
-WITHOUT_TENSOR = ("logarithm",)
 CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
 LARGEST = 1 << 40  # no size, position or count of a real call is beyond
 MOST_HEADS = 1 << 16
@@ -35,6 +30,14 @@ ABOUT_ROWS = ("row_sum", "padded")
 MAP, TOP = ("total", "peak", "rows"), ("weights", "keys")
 NUMBERS = (torch.int64,)
 STATISTICS = (torch.float32, torch.float64)
+NULL = type(None)
+SPEC_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "scale": float,
+    "softcap": (float, NULL),
+    "bias": (str, NULL),
+    "mask": (dict, NULL),
+    "sink_logit": bool,
+}
 
 
 def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -65,19 +68,11 @@ def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def _pack_spec(spec: Spec, layer: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
-        mask, tensors = (None, {}) if spec.mask is None else pack_mask(spec.mask)
+        return codec.encode(spec)
     except MaskError as error:
         raise RecordError(f"{layer}: its mask cannot be saved, {error}: {WAY_OUT}") from None
-    if spec.sink_logit is not None:
-        tensors["sink_logit"] = spec.sink_logit
-    bias = next((name for name, kind in BIASES.items() if type(spec.bias) is kind), None)
-    if spec.bias is not None:
-        if bias is None:
-            raise RecordError(f"{layer}: its score_mod cannot be saved, it is Python code: {WAY_OUT}")
-        if spec.bias.parameter is not None:
-            tensors["bias"] = spec.bias.parameter
-    numbers = {"scale": spec.scale, "offset": spec.offset, "softcap": spec.softcap}
-    return numbers | {"mask": mask, "bias": bias, "sink_logit": spec.sink_logit is not None}, tensors
+    except ArgumentError:
+        raise RecordError(f"{layer}: its score_mod cannot be saved, it is Python code: {WAY_OUT}") from None
 
 
 def entries(body: dict[str, Any]) -> list[Any]:
@@ -238,23 +233,8 @@ def _parts(bodies: list[Any], left: dict[str, Tensor], sizes: Sizes, where: str)
 
 
 def _spec(body: dict[str, Any], own: dict[str, Tensor], sizes: Sizes, where: str) -> Spec:
-    scale = entry(body, "scale", float, where)
-    softcap = entry(body, "softcap", (float, type(None)), where)
-    offset = _number(body, "offset", where, -LARGEST)
-    kind = entry(body, "bias", (str, type(None)), where)
-    packed = entry(body, "mask", (dict, type(None)), where)
-    given = {
-        "bias": kind not in (None, *WITHOUT_TENSOR),
-        "sink_logit": entry(body, "sink_logit", bool, where),
-    }
-    if any(there != (name in own) for name, there in given.items()) or (
-        kind is not None and kind not in BIASES
-    ):
-        raise RecordError(
-            f"{where}: 'bias' must be null or one of {', '.join(BIASES)}, 'sink_logit' true or false, each with its "
-            f"tensor, got {kind!r:.60} and {given['sink_logit']}"
-        )
+    for name, kind in SPEC_FIELDS.items():
+        entry(body, name, kind, where)
+    _number(body, "offset", where, -LARGEST)
     with _trying(where):
-        bias = None if kind is None else BIASES[kind](*(own[name] for name in ("bias",) if given[name]))
-        mask = None if packed is None else unpack_mask(packed, own)
-        return Spec.of(sizes, mask, bias, scale, softcap, own.get("sink_logit"), align=offset)
+        return codec.decode(body, own, sizes)

@@ -35,7 +35,7 @@ def sums(call: Call) -> Sums:
         RecordError: row statistics were kept, but not which queries are valid.
     """
     result: Sums = {}
-    kept = call.kept()
+    kept = call.row_names()
     valid = call.valid().cpu() if kept else torch.empty(0)
     for name in kept:
         result[name if name in ROWS else f"group.{name}"] = _sum(call.rows(name), valid)

@@ -45,8 +45,8 @@ class Bias:
         """
         return (result == -torch.inf) & (scores != -torch.inf)
 
-    def pull(
-        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    def vjp(
+        self, scores: Tensor, grad: Tensor, window: Window, learned: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Gradients of `scores` and, where it is `learned`, of `parameter`, given that of what `apply` gives.
 
@@ -59,9 +59,9 @@ class Bias:
             bias = self if held is None else self.with_values(leaves[1])
             biased = bias.apply(leaves[0], window)
         if not biased.requires_grad:
-            return torch.zeros_like(slope), None
-        share, *rest = torch.autograd.grad(biased, leaves, slope, allow_unused=True)
-        return torch.zeros_like(slope) if share is None else share, rest[0] if rest else None
+            return torch.zeros_like(grad), None
+        scores_grad, *rest = torch.autograd.grad(biased, leaves, grad, allow_unused=True)
+        return torch.zeros_like(grad) if scores_grad is None else scores_grad, rest[0] if rest else None
 
     def check(self, sizes: Sizes) -> None:
         """Raise ShapeError where the bias does not fit a call of these sizes."""
@@ -136,11 +136,11 @@ class Dense(Bias):
         """Those at −inf."""
         return self.values[self._index(window)] == -torch.inf
 
-    def pull(
-        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    def vjp(
+        self, scores: Tensor, grad: Tensor, window: Window, learned: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Each entry collects the slopes of the scores that it was added to."""
-        return slope, slope.sum_to_size(self.values[self._index(window)].shape) if learned else None
+        """Each entry collects the gradients of the scores that it was added to."""
+        return grad, grad.sum_to_size(self.values[self._index(window)].shape) if learned else None
 
     def part(self, window: Window) -> tuple[Bias, Index]:
         """The tile's slice as a bias of its own."""
@@ -169,11 +169,11 @@ class Alibi(Bias):
         """Subtract slope times distance."""
         return scores - self.values.to(scores.dtype).view(1, -1, 1, 1) * self._distance(scores, window)
 
-    def pull(
-        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    def vjp(
+        self, scores: Tensor, grad: Tensor, window: Window, learned: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Each head's slope collects −|q − k| times those of its scores."""
-        return slope, -(slope * self._distance(scores, window)).sum((0, 2, 3)) if learned else None
+        """Each head's slope collects −|q − k| times the gradients of its scores."""
+        return grad, -(grad * self._distance(scores, window)).sum((0, 2, 3)) if learned else None
 
     @staticmethod
     def _distance(scores: Tensor, window: Window) -> Tensor:
@@ -205,24 +205,24 @@ class Relative(Bias):
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Add the table's entries."""
-        entries = self.values.to(scores.dtype)[:, self._place(scores, window)]
+        entries = self.values.to(scores.dtype)[:, self._entry(scores, window)]
         return _sum(scores, entries) if self.may_block else scores + entries
 
     def blocks(self, scores: Tensor, result: Tensor, window: Window) -> Tensor:
         """Those at −inf."""
-        return (self.values == -torch.inf)[:, self._place(scores, window)]
+        return (self.values == -torch.inf)[:, self._entry(scores, window)]
 
-    def pull(
-        self, scores: Tensor, slope: Tensor, window: Window, learned: bool
+    def vjp(
+        self, scores: Tensor, grad: Tensor, window: Window, learned: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Each entry of the table collects the slopes of the scores that looked it up."""
+        """Each entry of the table collects the gradients of the scores that looked it up."""
         if not learned:
-            return slope, None
-        steps = slope.sum(0).sum_to_size(self.values.shape[0], *slope.shape[2:]).flatten(1)
+            return grad, None
+        steps = grad.sum(0).sum_to_size(self.values.shape[0], *grad.shape[2:]).flatten(1)
         blank = steps.new_zeros(self.values.shape)
-        return slope, blank.index_add_(1, self._place(scores, window).flatten(), steps)
+        return grad, blank.index_add_(1, self._entry(scores, window).flatten(), steps)
 
-    def _place(self, scores: Tensor, window: Window) -> Tensor:
+    def _entry(self, scores: Tensor, window: Window) -> Tensor:
         """Columns of the table, `(q, k)`."""
         reach = self.values.shape[1] // 2
         return (window.k(scores.device) - window.q(scores.device)).clamp(-reach, reach) + reach
@@ -279,8 +279,15 @@ class Logarithm(Bias):
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Take the logarithm."""
-        nothing = scores == 0  # set aside before the logarithm, whose slope there is infinite
+        nothing = scores == 0  # set aside before the logarithm, whose derivative there is infinite
         return scores.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
+
+    def vjp(
+        self, scores: Tensor, grad: Tensor, window: Window, learned: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """grad / score, and 0 for a product of 0, which is blocked."""
+        nothing = scores == 0
+        return grad.masked_fill(nothing, 0.0) / scores.masked_fill(nothing, 1.0), None
 
 
 def _sum(scores: Tensor, bias: Tensor) -> Tensor:

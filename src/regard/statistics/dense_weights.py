@@ -28,12 +28,12 @@ class Rows:
 
     Attributes:
         weights: as they are.
-        shares: their absolute values, each row divided by its sum: how attention is divided among the keys.
+        fractions: their absolute values, each row divided by its sum: how attention is divided among the keys.
         window: which queries and keys they are of.
     """
 
     weights: Tensor
-    shares: Tensor
+    fractions: Tensor
     window: Window
 
 
@@ -104,8 +104,8 @@ def observe_weights(weights: Tensor, want: Wanted, *, offset: int, cell: int = 0
 
 
 def _row_statistics(rows: Rows, want: Wanted) -> dict[str, Tensor]:
-    weights, shares = rows.weights, rows.shares
-    entropy = -torch.special.xlogy(shares, shares).sum(-1)
+    weights, fractions = rows.weights, rows.fractions
+    entropy = -torch.special.xlogy(fractions, fractions).sum(-1)
     allowed = (weights != 0).sum(-1)
     values = {
         "entropy": entropy,
@@ -120,14 +120,14 @@ def _row_statistics(rows: Rows, want: Wanted) -> dict[str, Tensor]:
         values["argmax"] = torch.where(allowed > 0, where, -1)
     for column in want.columns:
         phi = column.phi(rows.window, weights.device)
-        of = shares if column.name in OF_TOKENS else weights
+        of = fractions if column.name in OF_TOKENS else weights
         values[column.name] = (of * phi).sum(-1)
     if "square" in values:
         values["spread"] = (values["square"] - values["position"].square()).clamp(min=0).sqrt()
-    kept = {name: tensor for name, tensor in values.items() if name in want.names}
+    results = {name: tensor for name, tensor in values.items() if name in want.names}
     if want.top > 1 or (want.top and not want.names & {"argmax", "max_weight"}):
-        kept |= _top(weights, want.top)
-    return kept
+        results |= _top(weights, want.top)
+    return results
 
 
 def _top(weights: Tensor, count: int) -> dict[str, Tensor]:

@@ -13,7 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from regard import html
+from regard.checks.transforms import tracing
 from regard.errors import ArgumentError, RecordError, ShapeError
+from regard.statistics import display
 
 ROWS = (
     "lse", "entropy", "max_weight", "argmax", "effective_keys", "sum_squares", "distance", "position",
@@ -141,6 +144,11 @@ class Map:
         rows = pad(self.rows, margins[2:]).unflatten(2, (grid_q, factor)).sum(3)
         return replace(self, total=total, peak=peak, rows=rows, cell=cell)
 
+    def first_heads(self, heads: int) -> Map:
+        """The map of the first `heads` heads in the first row of the batch."""
+        total, peak, rows = (tensor[:1, :heads] for tensor in (self.total, self.peak, self.rows))
+        return replace(self, total=total, peak=peak, rows=rows)
+
     def merge(self, *others: Map) -> Map:
         """The map of the queries of all, which must be disjoint; the finer ones are coarsened first.
 
@@ -262,10 +270,54 @@ class Observation:
 
     def __repr__(self) -> str:
         names = ("output", *COLUMNS, "map", "top")
-        there = self.kept() + [name for name in names if getattr(self, name) is not None]
-        return f"{type(self).__name__}({', '.join(there)}; engine {self.engine!r})"
+        present = self.row_names() + [name for name in names if getattr(self, name) is not None]
+        return f"{type(self).__name__}({', '.join(present)}; engine {self.engine!r})"
 
-    def kept(self) -> list[str]:
+    def _repr_html_(self) -> str:
+        return html.card(html.heading("Observation", "", self._facts()), *self._sections())
+
+    def _facts(self) -> list[str]:
+        """Its sizes and its engine, as far as they are known."""
+        facts = []
+        rows = next((t for t in (*map(self._tensor, ROWS), self.output) if t is not None), None)
+        if rows is not None:
+            facts = [
+                f"{name} {html.number(size)}"
+                for name, size in zip(("batch", "heads", "queries"), rows.shape, strict=False)
+            ]
+        if self.received is not None:
+            facts.append(f"keys {html.number(self.received.shape[-1])}")
+        if self.engine:
+            facts.append(f"engine {self.engine}")
+        return facts
+
+    def _sections(self) -> list[str]:
+        """The pictures of the heads and the table of the first statistics, in HTML, where they are there."""
+        sections = []
+        if self.map is not None:
+            sections.append(display.maps(self.map))
+        means = {name: self.head_means(name) for name in display.UNITS if self._tensor(name) is not None}
+        sections.append(display.statistics({name: mean for name, mean in means.items() if mean is not None}))
+        return sections
+
+    def head_means(self, name: str) -> Tensor | None:
+        """`(heads,)`, float64, on the CPU: mean of one row statistic over the valid queries of the whole batch.
+
+        None where it was not kept, nor which queries are valid, or where its tensor holds no numbers.
+        """
+        values = self._tensor(name)
+        known = any(tensor is not None for tensor in (self.lse, self.attends, self.allowed))
+        if values is None or not known or tracing(values):
+            return None
+        values, valid = torch.broadcast_tensors(values.detach(), self.valid())
+        total = torch.where(valid, values, 0).sum((0, 2), dtype=torch.float64)
+        return (total / valid.sum((0, 2)).clamp(min=1)).cpu()
+
+    def _tensor(self, name: str) -> Tensor | None:
+        tensor: Tensor | None = getattr(self, name)
+        return tensor
+
+    def row_names(self) -> list[str]:
         """Names of the row statistics and groups that are there."""
         return [name for name in ROWS if getattr(self, name) is not None] + list(self.groups)
 
@@ -284,7 +336,9 @@ class Observation:
             raise ArgumentError(f"no row statistic {name!r}; {close_to(name, (*ROWS, *self.groups))}")
         tensor = getattr(self, name)
         if tensor is None:
-            raise RecordError(f"{name!r} was not kept; kept: {', '.join(self.kept()) or 'no row statistic'}")
+            raise RecordError(
+                f"{name!r} was not kept; kept: {', '.join(self.row_names()) or 'no row statistic'}"
+            )
         return tensor
 
     def valid(self) -> Tensor:
@@ -301,7 +355,7 @@ class Observation:
             return self.allowed > 0
         raise RecordError(
             "which queries may attend something is told by 'allowed' or 'lse', and neither was kept; "
-            f"kept: {', '.join(self.kept()) or 'no row statistic'}"
+            f"kept: {', '.join(self.row_names()) or 'no row statistic'}"
         )
 
     def mean(self, name: str) -> Tensor:

@@ -143,15 +143,15 @@ def sink_state(state: State, logit: Tensor) -> State:
     """
     blank = identity(state)
     score = logit.to(state.m.dtype).view(1, -1, 1).expand_as(state.m)
-    here = (state.l > 0) & (score > -torch.inf)
-    constant = torch.where(here, score.detach(), blank.m)
-    slope = torch.where(here, score - score.detach(), 0.0).to(state.l.dtype)  # 0, but with a gradient
-    mass = torch.where(here, slope.exp(), 0.0)
+    counts = (state.l > 0) & (score > -torch.inf)
+    constant = torch.where(counts, score.detach(), blank.m)
+    shift = torch.where(counts, score - score.detach(), 0.0).to(state.l.dtype)  # 0, but with a gradient
+    normalizer = torch.where(counts, shift.exp(), 0.0)
     return State(
         constant,
-        mass,
-        None if blank.u is None else mass * slope,
-        None if blank.r is None else mass.square(),
+        normalizer,
+        None if blank.u is None else normalizer * shift,
+        None if blank.r is None else normalizer.square(),
         blank.o,
         blank.c,
         blank.count,

@@ -284,18 +284,18 @@ def read(
     """
     # With a sink the largest weight is no 1/l: its bits are to be those of torch's exponential, as in the top weights.
     if keys_only is not state or not _plain(state):
-        found = _formulas(torch, state, want, keys_only)
-        if "max_weight" in found:
-            found["max_weight"] = found["max_weight"].detach()
-        return {name: t if t.dtype == torch.int64 else t.to(dtype) for name, t in found.items()}
+        values = _formulas(torch, state, want, keys_only)
+        if "max_weight" in values:
+            values["max_weight"] = values["max_weight"].detach()
+        return {name: t if t.dtype == torch.int64 else t.to(dtype) for name, t in values.items()}
     # The same formulas on the same memory: for a few rows torch takes longer to be asked than to compute.
     numbers = _arrays(state)
     with np.errstate(all="ignore"):
-        found = _formulas(np, numbers, want, numbers)
+        values = _formulas(np, numbers, want, numbers)
     exact = np.float64 if dtype == torch.float64 else np.float32
     return {
         name: torch.from_numpy(array if array.dtype == np.int64 else array.astype(exact))
-        for name, array in found.items()
+        for name, array in values.items()
     }
 
 
@@ -319,8 +319,8 @@ def _formulas(xp: Any, state: Any, want: Wanted, keys_only: Any) -> dict[str, An
     empty, alone = state.l == 0, keys_only is state
     total = xp.where(empty, 1.0, state.l)
     log, m = xp.log(total), state.m + xp.zeros_like(total)  # m in the type of the sums
-    about = xp.where(empty, 0.0, m)
-    peak = xp.exp(xp.where(empty, -xp.inf, (m if alone else keys_only.m) - about)) / total
+    center = xp.where(empty, 0.0, m)
+    peak = xp.exp(xp.where(empty, -xp.inf, (m if alone else keys_only.m) - center)) / total
     values = {"lse": m + log}
     if state.u is not None:
         values["entropy"] = log - state.u / total
@@ -331,14 +331,14 @@ def _formulas(xp: Any, state: Any, want: Wanted, keys_only: Any) -> dict[str, An
         values["max_weight"] = peak
         values["argmax"] = xp.where(xp.isnan(state.l), -1, state.top_keys[..., 0])
     if state.c is not None:
-        shares = means = state.c / total[..., None]
+        fractions = means = state.c / total[..., None]
         if not alone:
             means = keys_only.c / xp.where(keys_only.l == 0, 1.0, keys_only.l)[..., None]
         for i, column in enumerate(want.columns):
-            values[column.name] = (means if column.name in _PLAIN else shares)[..., i]
+            values[column.name] = (means if column.name in _PLAIN else fractions)[..., i]
     if "square" in values:
         variance = values["square"] - values["position"] * values["position"]
-        flat = variance <= 0  # set aside before the root, whose slope there is infinite
+        flat = variance <= 0  # set aside before the root, whose derivative there is infinite
         values["spread"] = xp.sqrt(xp.where(flat, 1.0, variance)) * ~flat
     if "sink" in want.names:
         values["sink"] = xp.zeros_like(total) if alone else xp.where(empty, 0.0, 1 - peak * keys_only.l)

@@ -1,7 +1,7 @@
 """Six tasks whose attention can be held against a known truth, each in a folder with its data, models and looks."""
 
 from regard.tasks.common.catalogue import NAMES, tasks
-from regard.tasks.common.looks import LOOKED, look
-from regard.tasks.common.result import Looked
+from regard.tasks.common.looks import LOOKS, look
+from regard.tasks.common.result import Result
 
-__all__ = ["LOOKED", "NAMES", "Looked", "look", "tasks"]
+__all__ = ["LOOKS", "NAMES", "Result", "look", "tasks"]

@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import distributed, nn
 
+from regard import files
 from regard.errors import ArgumentError, TrainingError, require
 from regard.files import sealing
 from regard.record.history import History
@@ -27,7 +28,7 @@ from regard.training.order import InOrder, Shuffled, seeded
 from regard.training.recipe import Recipe
 from regard.training.trainer import bar, callback, counted, guarded
 
-RECIPE, STATE = "recipe.json", "trainer_state.json"
+RECIPE, STATE, SECONDS = "recipe.json", "trainer_state.json", "seconds.json"
 CURVES = ("loss", "eval_loss", "learning_rate", "grad_norm")  # as Trainer calls them
 
 
@@ -45,7 +46,8 @@ class Run:
             Several devices fill their last batch up with the first examples.
         rates: step → learning rate of that update. norms: step → L2 norm of all gradients before clipping.
         history: what each head did from step 0 on; None without a monitor.
-        seconds: that this call took.
+        seconds: that the training took, those before it was resumed among them. What a killed run had done since its
+            last checkpoint is done again, and counts once.
     """
 
     recipe: Recipe
@@ -109,6 +111,8 @@ def train(
     _check(recipe, data, evaluation)
     checkpoint = _begun(folder, recipe, resume)
     resumed = 0 if checkpoint is None else _step(checkpoint)
+    if checkpoint is not None:
+        started -= _seconds(checkpoint)
     history = (
         History.load(checkpoint / FILE)
         if monitor and checkpoint and (checkpoint / FILE).exists()
@@ -117,7 +121,14 @@ def train(
     monitor_callback = None if monitor is None else MonitorCallback(monitor, recipe.monitored_steps, history)
     guard = Guard()
     arguments = recipe.arguments(folder, evaluate=evaluation is not None, tensorboard=tensorboard)
-    sealer = checkpoints.Sealer(folder, monitor_callback.save if monitor_callback else lambda _: None)
+
+    def complete(place: Path) -> None:
+        if monitor_callback is not None:
+            monitor_callback.save(place)
+        seconds = json.dumps(time.perf_counter() - started)
+        files.write(place / SECONDS, seconds, error=TrainingError, what="seconds")
+
+    sealer = checkpoints.Sealer(folder, complete)
     collate = collate or require("transformers", extra="train").default_data_collator
     with _as_before(model, recipe), counted(model):
         trainer = guarded(guard)(
@@ -213,6 +224,11 @@ def _end_group() -> None:
 
 def _step(checkpoint: Path) -> int:
     return int(json.loads((checkpoint / STATE).read_bytes())["global_step"])
+
+
+def _seconds(checkpoint: Path) -> float:
+    """What the training had taken when it wrote this checkpoint."""
+    return float(json.loads((checkpoint / SECONDS).read_bytes()))
 
 
 def _run(trainer: Any, checkpoint: Path | None, *, done: bool) -> None:

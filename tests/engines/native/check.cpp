@@ -21,7 +21,7 @@ int regard_prove(int build);
 namespace {
 
 constexpr int64_t TOP = 3, CELL_BITS = 3, FIRST = 2, LOW = -4, HIGH = 1;
-enum { POSITION, SQUARE, DISTANCE, FIRST_MASS, BAND_MASS, GROUP_MASS, COLUMNS };
+enum { POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, BAND_WEIGHT, GROUP_WEIGHT, COLUMNS };
 constexpr double BOUND = 1e-4;    // of a float32 computation: a wrong pair of a hundred changes far more
 constexpr double ROUNDED = 1e-2;  // of an output whose weights were rounded to bfloat16
 
@@ -56,7 +56,7 @@ struct Rows {
 // What a row is: its scores, the largest of them, and its weights; an empty row has only zeros.
 struct Truth {
   Array<double> scores, weights;
-  double largest = -INFINITE, mass = 0;
+  double largest = -INFINITE, normalizer = 0;
   int64_t allowed = 0, query, head, batch;
 
   Truth(const Case& drawn, int64_t row) {
@@ -67,8 +67,8 @@ struct Truth {
       allowed += scores.back() != -INFINITE;
       largest = std::max(largest, scores.back());
     }
-    for (double score : scores) mass += allowed ? exp(score - largest) : 0;
-    for (double score : scores) weights.push_back(allowed ? exp(score - largest) / mass : 0);
+    for (double score : scores) normalizer += allowed ? exp(score - largest) : 0;
+    for (double score : scores) weights.push_back(allowed ? exp(score - largest) / normalizer : 0);
   }
 };
 
@@ -76,8 +76,8 @@ struct Truth {
 void columns_of(const RegardCall& call, const Array<uint8_t>& group, const Truth& row, int64_t key, double* phi) {
   int64_t away = key - call.offset - row.query;
   phi[POSITION] = (double)key, phi[SQUARE] = (double)(key * key), phi[DISTANCE] = fabs((double)away);
-  phi[FIRST_MASS] = key < FIRST, phi[BAND_MASS] = LOW <= away && away <= HIGH;
-  phi[GROUP_MASS] = group[row.batch * call.keys + key];
+  phi[FIRST_WEIGHT] = key < FIRST, phi[BAND_WEIGHT] = LOW <= away && away <= HIGH;
+  phi[GROUP_WEIGHT] = group[row.batch * call.keys + key];
 }
 
 void check_row(const Case& drawn, const char* build, const Rows& got, const Array<uint8_t>& group, int64_t at) {
@@ -106,7 +106,7 @@ void check_row(const Case& drawn, const char* build, const Rows& got, const Arra
     for (int64_t d = 0; d < call.value_dim; d++) output[d] += w * drawn.value(row.batch, row.head, key, d);
   }
   double l = row.allowed ? got.l[at] : 1;
-  check("lse", got.m[at] + log(l), row.largest + (row.allowed ? log(row.mass) : 0), 1);
+  check("lse", got.m[at] + log(l), row.largest + (row.allowed ? log(row.normalizer) : 0), 1);
   check("entropy", log(l) - got.u[at] / l, entropy, 1);
   check("squares", got.r[at] / (l * l), squares, 1);
   double reach = (double)(call.keys + call.queries), sizes[COLUMNS] = {reach, reach * reach, reach, 1, 1, 1};
@@ -119,12 +119,12 @@ void check_row(const Case& drawn, const char* build, const Rows& got, const Arra
 
 struct Wanted {
   Array<uint8_t> group;
-  int64_t band = BAND_MASS, low = LOW, high = HIGH, place = GROUP_MASS;
+  int64_t band = BAND_WEIGHT, low = LOW, high = HIGH, place = GROUP_WEIGHT;
   RegardWant want;
 
   Wanted(Random& random, const RegardCall& call) {
     for (int64_t i = 0; i < call.batch * call.keys; i++) group.push_back((uint8_t)random.below(2));
-    want = {1, 1, 1, 1, TOP, COLUMNS, POSITION, SQUARE, DISTANCE, FIRST_MASS, FIRST, 1, &band, &low, &high, 1,
+    want = {1, 1, 1, 1, TOP, COLUMNS, POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, FIRST, 1, &band, &low, &high, 1,
             &place, group.data(), call.keys, call.batch * call.keys};
   }
 };
@@ -156,7 +156,7 @@ void check_columns(const Case& drawn, int number, const char* build) {
   for (int64_t at = 0; at < heads * call.queries; at++) {
     Truth row(drawn, at);
     m.push_back(row.largest);
-    log_l.push_back(row.allowed ? log(row.mass) : -INFINITE);
+    log_l.push_back(row.allowed ? log(row.normalizer) : -INFINITE);
     int64_t head = at / call.queries, cell_q = ((call.offset + row.query) >> CELL_BITS) - start;
     for (int64_t key = 0; key < keys; key++) {
       int64_t cell = (head * grid_q + cell_q) * grid_k + (key >> CELL_BITS);
@@ -231,19 +231,19 @@ void check_gradients(Random& random, const Case& drawn, const Wanted& wanted, co
     int64_t kv_head = row.batch * call.kv_heads + row.head / (call.heads / call.kv_heads);
     for (int64_t k = 0; k < call.keys; k++) {
       if (row.scores[k] == -INFINITE) continue;
-      double x = row.scores[k] - state.m[at], p = exp(x), slope = l[at] + u[at] * (x + 1) + 2 * r[at] * p, phi[COLUMNS];
+      double x = row.scores[k] - state.m[at], p = exp(x), grad = l[at] + u[at] * (x + 1) + 2 * r[at] * p, phi[COLUMNS];
       columns_of(call, wanted.group, row, k, phi);
-      for (int64_t i = 0; i < COLUMNS; i++) slope += c[at * COLUMNS + i] * phi[i];
+      for (int64_t i = 0; i < COLUMNS; i++) grad += c[at * COLUMNS + i] * phi[i];
       for (int64_t d = 0; d < call.value_dim; d++) {
-        slope += o[at * call.value_dim + d] * drawn.value(row.batch, row.head, k, d);
+        grad += o[at * call.value_dim + d] * drawn.value(row.batch, row.head, k, d);
         value[(kv_head * call.keys + k) * call.value_dim + d] += p * o[at * call.value_dim + d];
       }
-      slope *= p;
-      if (!table.empty()) table[drawn.bias_at(row.head, row.query, k)] += slope * drawn.slope_of_bias(row.query, k);
-      slope *= call.scale * drawn.slope_of_softcap(row.batch, row.head, row.query, k);
+      grad *= p;
+      if (!table.empty()) table[drawn.bias_at(row.head, row.query, k)] += grad * drawn.bias_factor(row.query, k);
+      grad *= call.scale * drawn.softcap_grad(row.batch, row.head, row.query, k);
       for (int64_t d = 0; d < call.dim; d++) {
-        query[at * call.dim + d] += slope * drawn.tensors[1].at(row.batch, row.head / (call.heads / call.kv_heads), k, d);
-        key[(kv_head * call.keys + k) * call.dim + d] += slope * drawn.tensors[0].at(row.batch, row.head, row.query, d);
+        query[at * call.dim + d] += grad * drawn.tensors[1].at(row.batch, row.head / (call.heads / call.kv_heads), k, d);
+        key[(kv_head * call.keys + k) * call.dim + d] += grad * drawn.tensors[0].at(row.batch, row.head, row.query, d);
       }
     }
   }

@@ -48,13 +48,13 @@ struct Tensor {
     return plain[batch * view.batch + head * view.head + token * view.row + d];
   }
   static uint32_t bits(float x) {
-    uint32_t whole;
-    memcpy(&whole, &x, 4);
-    return whole;
+    uint32_t word;
+    memcpy(&word, &x, 4);
+    return word;
   }
   static uint16_t float16(float x) {
-    uint32_t whole = bits(x);
-    return (uint16_t)((whole >> 16 & 0x8000) | (x == 0 ? 0 : ((whole >> 13 & 0x3ffff) - (112 << 10))));
+    uint32_t word = bits(x);
+    return (uint16_t)((word >> 16 & 0x8000) | (x == 0 ? 0 : ((word >> 13 & 0x3ffff) - (112 << 10))));
   }
 };
 
@@ -149,7 +149,7 @@ struct Case {
   }
 
   // The derivative of what the softcap makes of the product: 1 − tanh².
-  double slope_of_softcap(int64_t batch, int64_t head, int64_t query, int64_t key) const {
+  double softcap_grad(int64_t batch, int64_t head, int64_t query, int64_t key) const {
     if (call.softcap == 0) return 1;
     double bent = tanh(product(batch, head, query, key) / call.softcap);
     return 1 - bent * bent;
@@ -160,7 +160,7 @@ struct Case {
     if (!allows(query, key)) return -INFINITE;
     double total = product(batch, head, query, key);
     if (call.softcap != 0) total = call.softcap * tanh(total / call.softcap);
-    return bias.empty() ? total : total + bias[bias_at(head, query, key)] * slope_of_bias(query, key);
+    return bias.empty() ? total : total + bias[bias_at(head, query, key)] * bias_factor(query, key);
   }
 
   // Which number of the bias a pair gets, and what it is multiplied with.
@@ -170,7 +170,7 @@ struct Case {
     if (call.bias_kind == REGARD_RELATIVE) return head * (2 * REACH + 1) + held + REACH;
     return head * call.bias_stride[1] + query * call.bias_stride[2] + key;
   }
-  double slope_of_bias(int64_t query, int64_t key) const {
+  double bias_factor(int64_t query, int64_t key) const {
     return call.bias_kind == REGARD_ALIBI ? -fabs((double)(key - call.offset - query)) : 1;
   }
 

@@ -15,7 +15,7 @@ from triton.backends.driver import DriverBase
 from triton.runtime.jit import JITFunction
 
 import regard as rg
-from regard.engines.triton import columns, launch, pull, rows
+from regard.engines.triton import columns, launch, rows, vjp
 from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.statistics.state import State
@@ -73,7 +73,7 @@ def compile_all(generation: int) -> dict[str, int]:
     columns(query, key, spec, some, some, want)
     slopes = torch.zeros(1, 4, 2048, 64), torch.zeros(1, 4, 2048, len(want.columns)).double()
     grads = State(m=some.float(), l=some, u=some, r=some, o=slopes[0], c=slopes[1])
-    pull(query, key, key, spec, want, grads, some, (True, True, True))
+    vjp(query, key, key, spec, want, grads, some, (True, True, True))
     return shared
 
 

@@ -97,15 +97,15 @@ def test_lists_hold_the_mask(data, place, near, heading):
     dense = mask.dense(queries, keys, offset=offset).expand(*mask.shape, queries, keys)
     for masking, transposed in ((lists.by_query(), False), (lists.by_key(), True)):
         built = torch.zeros(*mask.shape, lists.grid[0] * 32, lists.grid[1] * 32, dtype=torch.bool)
-        for kind, starts in ((masking.whole, masking.whole_starts), (masking.mixed, masking.mixed_starts)):
+        for kind, starts in ((masking.full, masking.full_starts), (masking.partial, masking.partial_starts)):
             for tile in range(len(starts) - 1):
                 for i in range(starts[tile], starts[tile + 1]):
                     row, column = (kind[i], tile) if transposed else (tile, kind[i])
-                    bits = -1 if kind is masking.whole else masking.places[i]
+                    bits = -1 if kind is masking.full else masking.places[i]
                     block = torch.ones(32, 32, dtype=torch.bool)
                     if bits >= 0:
                         block = (masking.bits[bits] >> torch.arange(32)) & 1 == 1
-                    if kind is masking.whole:
+                    if kind is masking.full:
                         step = column * 32 - (row + offset // 32) * 32 + torch.arange(-31, 32)
                         assert not ((near[0] <= step) & (step <= near[1])).any() and column * 32 >= heading
                     built[..., row * 32 : row * 32 + 32, column * 32 : column * 32 + 32] = block

@@ -10,7 +10,7 @@ import torch
 from regard.errors import ArgumentError
 from regard.tasks.caption import data as caption
 from regard.tasks.common.catalogue import NAMES, tasks
-from regard.tasks.common.looks import LOOKED, look
+from regard.tasks.common.looks import LOOKS, look
 from regard.tasks.common.result import Written, table, write
 from regard.tasks.common.tokenizer import END
 
@@ -42,7 +42,7 @@ def test_what_is_not_of_the_task_is_refused(arguments, message):
 
 
 def test_every_task_but_one_is_looked_at():
-    assert set(NAMES) - set(LOOKED) == {"language"} and set(LOOKED) <= set(NAMES)
+    assert set(NAMES) - set(LOOKS) == {"language"} and set(LOOKS) <= set(NAMES)
 
 
 def test_the_tasks_are_named_without_loading_models():

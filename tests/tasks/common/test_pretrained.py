@@ -1,11 +1,15 @@
 """What the package brings: it is loaded, it is as good as its card says, and scoring it writes nothing."""
 
+import sys
+from dataclasses import replace
+
 import pytest
 import torch
 
-from regard.errors import ArgumentError, ModelError
+from regard import embedded
+from regard.errors import ArgumentError, MissingPackageError, ModelError
 from regard.tasks.common import model_card, pretrained
-from regard.tasks.common.catalogue import tasks
+from regard.tasks.common.catalogue import NAMES, tasks
 from regard.tasks.common.tokenizer import END
 from regard.tasks.translate import recipe
 
@@ -52,8 +56,8 @@ def test_a_kept_model_is_loaded_with_its_words_and_translates(model):
 
 
 def test_what_the_package_does_not_bring_is_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
-    assert pretrained.folder("answer", "encoder") == tmp_path / "answer" / "trained" / "encoder"
+    monkeypatch.setattr(pretrained, "root", lambda: tmp_path)
+    assert pretrained.folder("answer", "encoder") == tmp_path / "answer" / "encoder"
     with pytest.raises(
         ModelError, match="one that Regard brings, and there is no 'encoder' of answer: regard train"
     ):
@@ -68,6 +72,36 @@ def test_what_the_package_does_not_bring_is_said(monkeypatch, tmp_path):
         pretrained.load("answer", "encode")
     with pytest.raises(ArgumentError, match="got 'answers'; did you mean 'answer'"):
         pretrained.load("answers", "encoder")
+
+
+def test_without_the_distribution_it_is_said_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "regard_tasks", None)
+    for ask in (pretrained.folder, pretrained.load, pretrained.card):
+        with pytest.raises(MissingPackageError) as caught:
+            ask("translate", "bahdanau")
+        assert str(caught.value) == (
+            "this needs the package 'regard_tasks', which is not installed: pip install \"regard[tasks]\""
+        )
+
+
+def test_a_model_is_loaded_without_building_another():
+    (task,) = tasks("translate", "bahdanau")
+    network, _ = replace(task, build=None).kept(pretrained.folder("translate", "bahdanau"))
+    assert type(network) is task.kind
+
+
+@pytest.mark.parametrize(
+    "task", [task for name in NAMES for task in tasks(name)], ids=lambda task: task.model
+)
+def test_a_task_says_the_class_that_it_builds(task):
+    assert type(task.new(11, 0)) is task.kind
+
+
+def test_a_tokenizer_lies_once_and_is_the_embedded_models():
+    assert not list(pretrained.root().rglob("tokenizer*.json"))
+    for model in ("decoder", "encoder"):
+        _, words = pretrained.load("language", model)
+        assert words.decode(words(embedded.TEXT)["input_ids"], skip_special_tokens=True) == embedded.TEXT
 
 
 def test_a_page_says_where_the_seconds_are_counted_from():

@@ -82,6 +82,15 @@ def test_a_task_runs_and_its_kept_model_has_the_same_scores(name, model, tmp_pat
     assert kept < 9_000_000
 
 
+@pytest.mark.parametrize(("name", "model"), EVERY)
+def test_a_quick_run_saves_often(name, model):
+    """It takes about two minutes; killed, it loses a few seconds."""
+    (task,) = tasks(name, model)
+    settings = task.settings(quick=True, seed=3)
+    assert settings.seed == 3 and settings.save_steps <= settings.max_steps // 15
+    assert task.settings(quick=False, seed=3) == replace(task.recipe, seed=3)
+
+
 def test_the_kept_weights_fit_into_the_package():
     """All six tasks together, two bytes a number."""
     made = (translate.translate, bottleneck.bottleneck, answer.answer, caption.caption)

@@ -92,7 +92,7 @@ def test_a_card_was_made_by_the_recipe():
 
 
 def test_a_model_that_is_not_there_is_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
+    monkeypatch.setattr(pretrained, "root", lambda: tmp_path)
     for read in (pretrained.load, pretrained.card):
         with pytest.raises(ModelError, match="translate"):
             read("translate", "bahdanau")

@@ -22,8 +22,8 @@ from regard.statistics.state import State
 from regard.statistics.table import Wanted
 
 
-def pull(
-    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, mass: Tensor,
+def vjp(
+    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, normalizer: Tensor,
     needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients of query, key, value and the bias's tensor, given those of the state: see `regard.engines`."""
@@ -34,20 +34,20 @@ def pull(
     ]
     sizes = sizes_of(query, key, value)
     if grads.m.numel() and sizes.keys:
-        made = prepare(query, key, None if grads.o is None else value, spec)
+        prepared = prepare(query, key, None if grads.o is None else value, spec)
         if grads.o is None:
-            made.call.value_dim = 0
-        arrays = _arrays(made, grads, sums)
+            prepared.call.value_dim = 0
+        arrays = _arrays(prepared, grads, sums)
         if sums[3] is not None and spec.bias is not None:
             arrays.bias_count, arrays.bias_stride = sums[3].numel(), _strides(spec.bias)
-        run("regard_gradients", made.call, wants(made, want, sizes), arrays)
+        run("regard_gradients", prepared.call, wants(prepared, want, sizes), arrays)
     return tuple(
         None if total is None or tensor is None else total.to(tensor.dtype)
         for total, tensor in zip(sums, inputs, strict=True)
     )
 
 
-def _arrays(made: Prepared, grads: State, sums: Sequence[Tensor | None]) -> abi.GradientArrays:
+def _arrays(prepared: Prepared, grads: State, sums: Sequence[Tensor | None]) -> abi.GradientArrays:
     """Gradients in as C++ reads them, contiguous and in its types, and memory for those that come out."""
     exact = {
         name: None if tensor is None else tensor.detach().to(torch.float64).contiguous()
@@ -56,7 +56,7 @@ def _arrays(made: Prepared, grads: State, sums: Sequence[Tensor | None]) -> abi.
     plain = {"o": None if grads.o is None else grads.o.detach().to(torch.float32).contiguous()}
     results = dict(zip(("query", "key", "value", "bias"), sums, strict=True))
     return abi.GradientArrays(
-        **{name: made.pointer(tensor) for name, tensor in {**exact, **plain, **results}.items()}
+        **{name: prepared.pointer(tensor) for name, tensor in {**exact, **plain, **results}.items()}
     )
 
 

@@ -29,17 +29,17 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
     cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
     picture = blank_map(query, sizes, spec, l, cell) if cell else None
     if l.numel() and sizes.keys:
-        made = prepare(query, key, None, spec)
+        prepared = prepare(query, key, None, spec)
         arrays = abi.ColumnArrays(
-            m=made.pointer(m.to(torch.float64).contiguous()),
-            log_l=made.pointer(l.to(torch.float64).log().contiguous()),
-            received=made.pointer(received),
-            received_max=made.pointer(received_max),
+            m=prepared.pointer(m.to(torch.float64).contiguous()),
+            log_l=prepared.pointer(l.to(torch.float64).log().contiguous()),
+            received=prepared.pointer(received),
+            received_max=prepared.pointer(received_max),
         )
         if picture is not None:
             arrays.cell, (arrays.grid_q, arrays.grid_k) = picture.cell, picture.total.shape[2:]
-            arrays.total, arrays.peak = made.pointer(picture.total), made.pointer(picture.peak)
-        run("regard_columns", made.call, arrays)
+            arrays.total, arrays.peak = prepared.pointer(picture.total), prepared.pointer(picture.peak)
+        run("regard_columns", prepared.call, arrays)
     return Sums(received, received_max, None if picture is None else picture.coarsen(want.cell))
 
 

@@ -54,10 +54,10 @@ def _opened() -> tuple[ctypes.CDLL | None, str | None]:
 def builds() -> dict[str, tuple[int, bool]]:
     """Builds by name, best first: number, and whether this processor runs it."""
     loaded, runs = library(), ctypes.c_int()
-    found: dict[str, tuple[int, bool]] = {}
-    while loaded is not None and (name := loaded.regard_build(len(found), ctypes.byref(runs))) is not None:
-        found[name.decode()] = (len(found), bool(runs.value))
-    return found
+    by_name: dict[str, tuple[int, bool]] = {}
+    while loaded is not None and (name := loaded.regard_build(len(by_name), ctypes.byref(runs))) is not None:
+        by_name[name.decode()] = (len(by_name), bool(runs.value))
+    return by_name
 
 
 def verdict(name: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""Both folds and the row statistics in one call of C++, where no derivative is asked and no sink takes a share.
+"""Both folds and the row statistics in one call of C++, where no derivative is asked and no sink takes any weight.
 
 Knows where the results go; what they mean is said in `statistics`, whose formulas C++ has for the rows of such a call.
 """
@@ -31,7 +31,7 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
     rows, many = sizes.batch * sizes.heads * sizes.queries, len(want.columns)
     if want.output or want.top > 1 or spec.sink_logit is not None or not rows or not sizes.keys:
         return None
-    shape, made = (sizes.batch, sizes.heads, sizes.queries), prepare(query, key, None, spec)
+    shape, prepared = (sizes.batch, sizes.heads, sizes.queries), prepare(query, key, None, spec)
     read = query.new_empty((len(READ) + many, *shape), dtype=torch.float32)
     counts = query.new_empty(
         (3, *shape), dtype=torch.int64
@@ -43,8 +43,8 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
         m=m, l=l, u=u if want.entropy else None, r=r if want.squares else None, c=c if many else None, count=count,
         top_scores=top if want.top else None, top_keys=top_keys if want.top else None,
     )  # fmt: skip
-    kept = [name for name in READ if name in want.names]
-    floats = {name: read.data_ptr() + 4 * rows * READ.index(name) for name in kept}
+    names = [name for name in READ if name in want.names]
+    floats = {name: read.data_ptr() + 4 * rows * READ.index(name) for name in names}
     arrays = abi.LookArrays(
         **floats,
         columns=read.data_ptr() + 4 * rows * len(READ),
@@ -53,7 +53,7 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
     )
     second = abi.ColumnArrays(m=m, log_l=log_l)
     sums = _blank(query, second, arrays, sizes, spec, want)
-    run("regard_look", made.call, wants(made, want, sizes), state, second, arrays)
+    run("regard_look", prepared.call, wants(prepared, want, sizes), state, second, arrays)
     if sums.map is not None:
         sums = replace(sums, map=sums.map.coarsen(want.cell))
     return _named(read, counts, want), sums
@@ -65,8 +65,8 @@ def _blank(
     """Zeros for the second fold, to which the structures are made to point."""
     lanes, picture = (sizes.batch, sizes.heads), None
     received, largest = (
-        query.new_zeros((*lanes, sizes.keys), dtype=torch.float32) if asked else None
-        for asked in (want.received, want.received_max)
+        query.new_zeros((*lanes, sizes.keys), dtype=torch.float32) if wanted else None
+        for wanted in (want.received, want.received_max)
     )
     cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
     if cell:
@@ -89,8 +89,8 @@ def _blank(
 def _named(read: Tensor, counts: Tensor, want: Wanted) -> dict[str, Tensor]:
     """What was wanted, by name."""
     names = (*READ, *(column.name for column in want.columns))
-    found = dict(zip(names, read.unbind(), strict=True))
-    found["allowed"], found["argmax"], _ = counts.unbind()
+    rows = dict(zip(names, read.unbind(), strict=True))
+    rows["allowed"], rows["argmax"], _ = counts.unbind()
     if "sink" in want.names:
-        found["sink"] = torch.zeros_like(found["lse"])
-    return {name: tensor for name, tensor in found.items() if name in want.names}
+        rows["sink"] = torch.zeros_like(rows["lse"])
+    return {name: tensor for name, tensor in rows.items() if name in want.names}

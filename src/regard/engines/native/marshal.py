@@ -58,57 +58,57 @@ class Prepared:
     """A call in C structures, with the tensors that they point into."""
 
     call: abi.Call
-    kept: list[object] = field(default_factory=list)
+    alive: list[object] = field(default_factory=list)
 
     def pointer(self, tensor: Tensor | None) -> int | None:
         """The address of a tensor, which stays alive as long as this does."""
         if tensor is None:
             return None
-        self.kept.append(tensor)
+        self.alive.append(tensor)
         return tensor.data_ptr()
 
 
 def prepare(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec) -> Prepared:
     """The structures of a call that was not refused."""
     sizes = sizes_of(query, key, value)
-    made = Prepared(abi.Call())
-    call = made.call
+    prepared = Prepared(abi.Call())
+    call = prepared.call
     for name in ("batch", "heads", "kv_heads", "queries", "keys", "dim", "value_dim"):
         setattr(call, name, getattr(sizes, name))
     call.offset, call.threads = spec.offset, torch.get_num_threads()
     call.halves = HALVES.get(build(), 0)
     call.type = abi.TYPES[str(query.dtype).removeprefix("torch.")]
-    call.query, call.key = _view(made, query), _view(made, key)
+    call.query, call.key = _view(prepared, query), _view(prepared, key)
     if value is not None:
-        call.value = _view(made, value)
+        call.value = _view(prepared, value)
     call.scale, call.softcap = spec.scale, spec.softcap or 0.0
     split = parts(spec.mask, max(sizes.queries, sizes.keys) // LEAST_CLASS)
     call.masks = len(split)
-    call.mask = (abi.MaskPart * len(split))(*(_part(made, mask, step, call) for mask, step in split))
+    call.mask = (abi.MaskPart * len(split))(*(_part(prepared, mask, step, call) for mask, step in split))
     if spec.bias is not None:
-        _add_bias(made, spec.bias)
-    return made
+        _add_bias(prepared, spec.bias)
+    return prepared
 
 
-def _view(made: Prepared, tensor: Tensor) -> abi.View:
+def _view(prepared: Prepared, tensor: Tensor) -> abi.View:
     tensor = tensor.detach()
     if tensor.shape[3] > 1 and tensor.stride(3) != 1:
         tensor = tensor.contiguous()
-    return abi.View(made.pointer(tensor), *tensor.stride()[:3])
+    return abi.View(prepared.pointer(tensor), *tensor.stride()[:3])
 
 
-def _part(made: Prepared, mask: Mask | None, step: int, call: abi.Call) -> abi.MaskPart:
+def _part(prepared: Prepared, mask: Mask | None, step: int, call: abi.Call) -> abi.MaskPart:
     if mask is None:
         return abi.MaskPart(None, None, step)
     program = compiled(mask, call.queries, call.offset)
     assert program is not None, "the engine refused masks that cannot be compiled"
     tables = (ctypes.c_void_p * max(1, len(program.tables)))(*(t.data_ptr() for t in program.tables))
-    made.kept += [program, tables]
+    prepared.alive += [program, tables]
     return abi.MaskPart(program.code.data_ptr(), ctypes.cast(tables, ctypes.c_void_p), step)
 
 
-def _add_bias(made: Prepared, bias: Bias) -> None:
-    call = made.call
+def _add_bias(prepared: Prepared, bias: Bias) -> None:
+    call = prepared.call
     assert bias.parameter is not None
     values = bias.parameter.detach().to(torch.float32)
     call.bias_kind, call.bias_blocks = _BIASES[type(bias)], int(bias.may_block)
@@ -118,10 +118,10 @@ def _add_bias(made: Prepared, bias: Bias) -> None:
         ]
         call.bias_stride = (ctypes.c_int64 * 4)(*strides)
         first = (call.offset - bias.row) * strides[2] - bias.column * strides[3]
-        call.bias = made.pointer(values) + first * values.element_size()
+        call.bias = prepared.pointer(values) + first * values.element_size()
         return
     values = values.contiguous()
-    call.bias = made.pointer(values)
+    call.bias = prepared.pointer(values)
     if isinstance(bias, Relative):
         call.bias_reach = values.shape[1] // 2
         call.bias_stride[1] = values.shape[1] if values.shape[0] > 1 else 0

@@ -75,9 +75,9 @@ def processor() -> str:
 
 def folder() -> Path | None:
     """Where verdicts lie; None where the user has no folder for such things."""
-    told = os.environ.get("XDG_CACHE_HOME", "")
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        return (Path(told) if os.path.isabs(told) else Path.home() / ".cache") / "regard"
+        return (Path(cache_home) if os.path.isabs(cache_home) else Path.home() / ".cache") / "regard"
     except RuntimeError:  # nobody's home
         return None
 
@@ -132,8 +132,8 @@ def _interpreter() -> str | None:
     """A Python of this version. `sys.executable` may be an application that embeds one, which must not be started."""
     if getattr(sys, "frozen", False):
         return None
-    own = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    for path in (sys.executable, os.path.join(sys.base_exec_prefix, "bin", own)):
+    executable = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (sys.executable, os.path.join(sys.base_exec_prefix, "bin", executable)):
         if path and os.path.basename(path).startswith("python") and os.access(path, os.X_OK):
             return path
     return None
@@ -179,12 +179,12 @@ def _digest(library: str) -> str:
 
 def _entry(library: str, build: str) -> Path | None:
     """The file of a verdict: one for each library's place, processor, kernel and build, so that they do not pile up."""
-    place = folder()
-    if place is None:
+    cache = folder()
+    if cache is None:
         return None
     machine = [library, platform.machine(), platform.release(), *_facts()]
     mark = hashlib.sha256("\0".join(machine).encode()).hexdigest()[:16]
-    return place / f"native-{mark}-{build}.json"
+    return cache / f"native-{mark}-{build}.json"
 
 
 def _read(entry: Path | None, digest: str) -> Verdict | None:
@@ -192,12 +192,12 @@ def _read(entry: Path | None, digest: str) -> Verdict | None:
     if entry is None or not digest:
         return None
     try:
-        told = json.loads(entry.read_bytes())
+        content = json.loads(entry.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
-    if not isinstance(told, dict) or told.get("library") != digest:
+    if not isinstance(content, dict) or content.get("library") != digest:
         return None
-    good, said = told.get("good"), told.get("said")
+    good, said = content.get("good"), content.get("said")
     if not isinstance(good, bool) or not isinstance(said, str):
         return None
     return Verdict(good, said)

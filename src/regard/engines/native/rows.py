@@ -23,9 +23,9 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     state = _blank(query, sizes, want)
     if state.m.numel() == 0:
         return state
-    made = prepare(query, key, value if want.output else None, spec)
-    arrays = abi.StateArrays(**{f.name: made.pointer(getattr(state, f.name)) for f in fields(State)})
-    run("regard_rows", made.call, wants(made, want, sizes), arrays)
+    prepared = prepare(query, key, value if want.output else None, spec)
+    arrays = abi.StateArrays(**{f.name: prepared.pointer(getattr(state, f.name)) for f in fields(State)})
+    run("regard_rows", prepared.call, wants(prepared, want, sizes), arrays)
     return state
 
 
@@ -49,7 +49,7 @@ def _blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
     )
 
 
-def wants(made: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
+def wants(prepared: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
     """What is wanted, as C++ reads it: sums by flags, linear columns by their places."""
     result = abi.Want(
         output=int(want.output and sizes.value_dim > 0),
@@ -67,13 +67,13 @@ def wants(made: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
     bands = tuple((p, c.low, c.high) for p, c in enumerate(want.columns) if c.kind == "band")
     result.bands = len(bands)
     lines = _table(bands)
-    result.band, result.band_low, result.band_high = (made.pointer(line) for line in lines)
+    result.band, result.band_low, result.band_high = (prepared.pointer(line) for line in lines)
     groups = [(place, column) for place, column in enumerate(want.columns) if column.kind == "group"]
     if groups:
         members = torch.stack([_members(column.members, sizes) for _, column in groups])
         result.groups = len(groups)
-        result.group = made.pointer(torch.tensor([place for place, _ in groups]))
-        result.group_keys = made.pointer(members)
+        result.group = prepared.pointer(torch.tensor([place for place, _ in groups]))
+        result.group_keys = prepared.pointer(members)
         result.group_stride = members.stride(0)
         result.group_batch = members.stride(1)
     return result

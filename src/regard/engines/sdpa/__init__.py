@@ -14,11 +14,13 @@ that of the tiles.
 from __future__ import annotations
 
 from regard.engines.differentiable import differentiable
+from regard.engines.protocol import two_folds
 from regard.engines.sdpa.call import refuses
 from regard.engines.sdpa.folds import columns, fold
-from regard.engines.tiles.backward import pull
+from regard.engines.tiles.backward import vjp
 
 name = "sdpa"
-rows = differentiable(fold, pull)
+rows = differentiable(fold, vjp)
+look = two_folds
 
-__all__ = ["columns", "name", "pull", "refuses", "rows"]
+__all__ = ["columns", "look", "name", "vjp", "refuses", "rows"]

@@ -44,14 +44,16 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     sizes = sizes_of(query, key, value)
     state, causal = blank(query, sizes, want), is_causal(spec, sizes)
     rows, keys, mean = prepared(query, key, spec)
-    asked = {column.name: _phi(column, keys) for column in want.columns if column.kind in OF_KEYS}
+    values_by_name = {column.name: _phi(column, keys) for column in want.columns if column.kind in OF_KEYS}
     if state.u is not None:
-        asked["key"] = keys
+        values_by_name["key"] = keys
     if state.o is not None and value is not None:
-        asked["value"] = repeat_heads(value.to(rows.dtype), sizes.group)
-    every = torch.cat([keys[..., :0], *asked.values()], -1)
+        values_by_name["value"] = repeat_heads(value.to(rows.dtype), sizes.group)
+    every = torch.cat([keys[..., :0], *values_by_name.values()], -1)
     log_first, means = _means(rows, keys, every, causal)
-    found = dict(zip(asked, means.split([part.shape[3] for part in asked.values()], -1), strict=True))
+    means_by_name = dict(
+        zip(values_by_name, means.split([part.shape[3] for part in values_by_name.values()], -1), strict=True)
+    )
     many, first = rows.to(means.dtype), keys[:, :, :1].to(means.dtype)
     lse = (many * first).sum(-1) - log_first
     state = replace(
@@ -59,16 +61,16 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     )  # not rounded to the type of the scores: `columns` takes it off again
     state.l.copy_(lse.exp())
     if state.u is not None:  # l · (ln l − entropy)
-        entropy = (many * (first - found["key"])).sum(-1) - log_first
+        entropy = (many * (first - means_by_name["key"])).sum(-1) - log_first
         state.u.copy_(state.l * (lse - entropy))
     if state.r is not None:
         squares = (2 * log_first - _means(2 * rows, keys, every[..., :0], causal)[0]).exp()
         state.r.copy_(state.l.square() * squares)
     if state.o is not None:
-        state.o.copy_(state.l[..., None] * found["value"])
+        state.o.copy_(state.l[..., None] * means_by_name["value"])
     if state.c is not None:
         for i, column in enumerate(want.columns):
-            mean_of = found[column.name][..., 0] if column.name in found else None
+            mean_of = means_by_name[column.name][..., 0] if column.name in means_by_name else None
             state.c[..., i] = state.l * (
                 _band(rows, keys, lse, spec.offset, causal, column) if mean_of is None else mean_of
             )
@@ -97,11 +99,11 @@ def _band(query: Tensor, key: Tensor, lse: Tensor, offset: int, causal: bool, co
     total = torch.zeros_like(lse)
     for step in range(column.low, min(column.high, 0 if causal else column.high) + 1):
         ahead = offset + step  # from a query's row to its key
-        here = slice(max(0, -ahead), max(0, min(queries, keys - ahead)))
-        there = slice(here.start + ahead, here.stop + ahead)
-        if here.start < here.stop:
-            score = (query[:, :, here] * key[:, :, there]).sum(-1)
-            total[:, :, here] += (score - lse[:, :, here]).exp()
+        rows = slice(max(0, -ahead), max(0, min(queries, keys - ahead)))
+        columns = slice(rows.start + ahead, rows.stop + ahead)
+        if rows.start < rows.stop:
+            score = (query[:, :, rows] * key[:, :, columns]).sum(-1)
+            total[:, :, rows] += (score - lse[:, :, rows]).exp()
     return total
 
 
@@ -118,8 +120,8 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
     from_mean = ((m - with_mean(rows, mean)) + l.log()).flip(2)
     rows, keys = rows.flip(2), keys.flip(2)
     least = from_mean.amin(2, keepdim=True)  # rows that a sink empties lie far above: none may overflow
-    shares = (least - from_mean).exp().to(rows.dtype).unsqueeze(-1)
-    log_first, means = _means(keys, rows, shares, is_causal(spec, sizes_of(query, key)))
+    factors = (least - from_mean).exp().to(rows.dtype).unsqueeze(-1)
+    log_first, means = _means(keys, rows, factors, is_causal(spec, sizes_of(query, key)))
     score = (keys * rows[:, :, :1]).sum(-1)  # with the last query
     received = (means[..., 0].log() + score - log_first - least).exp()
     return Sums(received.flip(2).to(statistics_dtype(query.dtype)), None, None)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from regard.engines.differentiable import differentiable
-from regard.engines.tiles.backward import pull
+from regard.engines.protocol import two_folds
+from regard.engines.tiles.backward import vjp
 from regard.engines.tiles.columns import columns
 from regard.engines.tiles.rows import fold
 from regard.engines.tiles.windows import weights
 
 name = "tiles"
-rows = differentiable(fold, pull)
+rows = differentiable(fold, vjp)
+look = two_folds
 
-__all__ = ["columns", "name", "pull", "refuses", "rows", "weights"]
+__all__ = ["columns", "look", "name", "vjp", "refuses", "rows", "weights"]
 
 
 def refuses(*_: object) -> str | None:

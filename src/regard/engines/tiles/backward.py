@@ -15,7 +15,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from regard.engines.dropping import kept
+from regard.engines.dropping import dropout_factors
 from regard.engines.walk import finished, plain, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
@@ -27,8 +27,8 @@ from regard.statistics.table import Wanted
 
 @without_autocast
 @torch.no_grad()
-def pull(
-    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, mass: Tensor,
+def vjp(
+    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, normalizer: Tensor,
     needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients of query, key, value and the bias's tensor, given those of the state: see `regard.engines`."""
@@ -52,7 +52,7 @@ def pull(
 
 
 def _clean(tensor: Tensor) -> Tensor:
-    """0 for NaN and inf, which a slope of 0 would turn into NaN; m stays NaN in the rows that attend them."""
+    """0 for NaN and inf, which a gradient of 0 would turn into NaN; m stays NaN in the rows that attend them."""
     return tensor.nan_to_num(0.0, 0.0, 0.0)
 
 
@@ -66,53 +66,53 @@ def _tile(
     window: Window,
     sums: list[Tensor | None],
 ) -> None:
-    """Add one tile's share to the sums."""
+    """Add what one tile gives to the sums."""
     before = plain(query, key, spec)
     tile, allowed = finished(before, spec, window)
     x = tile - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
     p = x.exp()
-    slope = torch.zeros_like(p) if grads.l is None else grads.l[..., None].expand_as(p).clone()
+    grad = torch.zeros_like(p) if grads.l is None else grads.l[..., None].expand_as(p).clone()
     if grads.u is not None:
-        slope += grads.u[..., None] * (1 + x)
+        grad += grads.u[..., None] * (1 + x)
     if grads.r is not None:
-        slope += 2 * grads.r[..., None] * p
+        grad += 2 * grads.r[..., None] * p
     if grads.c is not None:
         for i, column in enumerate(want.columns):
             if column.touches(window):
-                slope += grads.c[..., i, None] * column.phi(window, p.device)
+                grad += grads.c[..., i, None] * column.phi(window, p.device)
     if grads.o is not None and value is not None:
-        slope += _through_value(p, value, grads.o, window, want, sums)
-    slope *= p
+        grad += _through_value(p, value, grads.o, window, want, sums)
+    grad *= p
     if allowed is not None:  # NaN may stand where a key is blocked
-        slope.masked_fill_(~allowed, 0.0)
+        grad.masked_fill_(~allowed, 0.0)
     if spec.bias is not None:
-        slope = _through_bias(before, slope, spec.bias, window, sums)
+        grad = _through_bias(before, grad, spec.bias, window, sums)
     if spec.softcap is not None:
-        slope = slope * (1 - (before / spec.softcap).square())  # the slope of tanh
-    _through_product(query, key, slope, spec.scale, window, sums)
+        grad = grad * (1 - (before / spec.softcap).square())  # the derivative of tanh
+    _through_product(query, key, grad, spec.scale, window, sums)
 
 
 def _through_bias(
-    before: Tensor, slope: Tensor, bias: Bias, window: Window, sums: list[Tensor | None]
+    before: Tensor, grad: Tensor, bias: Bias, window: Window, sums: list[Tensor | None]
 ) -> Tensor:
-    """The slope of the scores before the bias; adds the gradient of the bias's own tensor to the sums."""
+    """The gradient of the scores before the bias; adds the gradient of the bias's own tensor to the sums."""
     part, index = bias.part(window)
-    slope, share = part.pull(before, slope, window, sums[3] is not None)
-    if sums[3] is not None and share is not None:
-        sums[3][index] += share
-    return slope
+    grad, bias_grad = part.vjp(before, grad, window, sums[3] is not None)
+    if sums[3] is not None and bias_grad is not None:
+        sums[3][index] += bias_grad
+    return grad
 
 
 def _through_product(
-    query: Tensor, key: Tensor, slope: Tensor, scale: float, window: Window, sums: list[Tensor | None]
+    query: Tensor, key: Tensor, grad: Tensor, scale: float, window: Window, sums: list[Tensor | None]
 ) -> None:
-    """Add scale · slope · key to the queries' sums and scale · slopeᵀ · query to the keys'."""
-    lanes = _lanes(slope, key.shape[1])
+    """Add scale · grad · key to the queries' sums and scale · gradᵀ · query to the keys'."""
+    lanes = _lanes(grad, key.shape[1])
     if sums[0] is not None:
         sums[0][:, :, window.rows] += torch.bmm(lanes, key.flatten(0, 1)).mul_(scale).view_as(query)
     if sums[1] is not None:
-        share = torch.bmm(lanes.transpose(1, 2), _lanes(query, key.shape[1]))
-        sums[1][:, :, window.columns] += share.mul_(scale).view_as(key)
+        key_grad = torch.bmm(lanes.transpose(1, 2), _lanes(query, key.shape[1]))
+        sums[1][:, :, window.columns] += key_grad.mul_(scale).view_as(key)
 
 
 def _lanes(tensor: Tensor, kv_heads: int) -> Tensor:
@@ -122,14 +122,14 @@ def _lanes(tensor: Tensor, kv_heads: int) -> Tensor:
 
 
 def _through_value(
-    p: Tensor, value: Tensor, grad: Tensor, window: Window, want: Wanted, sums: list[Tensor | None]
+    p: Tensor, value: Tensor, output_grad: Tensor, window: Window, want: Wanted, sums: list[Tensor | None]
 ) -> Tensor:
     """g_o · value of a tile; adds the value's own gradient pᵀ · g_o to the sums."""
-    factors = kept(p, window, want) if want.dropout else None
+    factors = dropout_factors(p, window, want) if want.dropout else None
     used = p if factors is None else p * factors
-    grads = _lanes(grad, value.shape[1])
+    lanes = _lanes(output_grad, value.shape[1])
     if sums[2] is not None:
-        share = torch.bmm(_lanes(used, value.shape[1]).transpose(1, 2), grads)
-        sums[2][:, :, window.columns] += share.view_as(value)
-    slope = torch.bmm(grads, value.flatten(0, 1).transpose(1, 2)).view_as(p)
-    return slope if factors is None else slope * factors
+        value_grad = torch.bmm(_lanes(used, value.shape[1]).transpose(1, 2), lanes)
+        sums[2][:, :, window.columns] += value_grad.view_as(value)
+    grad = torch.bmm(lanes, value.flatten(0, 1).transpose(1, 2)).view_as(p)
+    return grad if factors is None else grad * factors

@@ -26,7 +26,7 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
     picture = blank_map(query, sizes, spec, l, want.cell) if want.cell else None
-    about, share = normalized(m, l, exact)
+    center, inverse = normalized(m, l, exact)
     shape = shape_of(sizes, spec.mask, spec.offset)
     space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
     for (q0, q1), windows in walk(spec, sizes, shape):
@@ -35,12 +35,12 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
         for window in windows:
             keys = key[:, :, window.columns].to(exact)
             tile, allowed = scores(block, keys, spec, window, space, fill=False)
-            p = tile.sub_(about[:, :, part, None])
+            p = tile.sub_(center[:, :, part, None])
             if allowed is None:
-                p.exp_().mul_(share[:, :, part, None])
+                p.exp_().mul_(inverse[:, :, part, None])
             else:  # NaN may stand where the mask blocks, and the exponential of −inf is slow
                 blocked = ~allowed
-                p.masked_fill_(blocked, 0.0).exp_().mul_(share[:, :, part, None]).masked_fill_(blocked, 0.0)
+                p.masked_fill_(blocked, 0.0).exp_().mul_(inverse[:, :, part, None]).masked_fill_(blocked, 0.0)
             total, peak = _pool(p, window, want.cell)
             if want.received:
                 received[:, :, window.columns] += total.sum(-2)

@@ -8,7 +8,7 @@ from dataclasses import fields
 import torch
 from torch import Tensor
 
-from regard.engines.dropping import kept
+from regard.engines.dropping import dropout_factors
 from regard.engines.walk import Workspace, finite, scores, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
@@ -164,7 +164,7 @@ def _product(
 ) -> Tensor:
     """Σ p · value over the tile's keys, `(batch, heads, q, value_dim)`."""
     if want.dropout:
-        p = p * kept(p, window, want)
+        p = p * dropout_factors(p, window, want)
     part = value[:, :, window.columns].to(p.dtype)
     batch, kv_heads, group = p.shape[0], part.shape[1], p.shape[1] // part.shape[1]
     lanes = p.reshape(batch * kv_heads, group * p.shape[2], p.shape[3])

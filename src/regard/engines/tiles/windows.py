@@ -25,7 +25,7 @@ def weights(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, k0: in
         `(batch, heads, queries, k1 − k0)`.
     """
     sizes, exact = sizes_of(query, key), statistics_dtype(query.dtype)
-    about, share = normalized(m, l, exact)
+    center, inverse = normalized(m, l, exact)
     blocks = []
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         part = slice(q0 - spec.offset, q1 - spec.offset)
@@ -35,7 +35,7 @@ def weights(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, k0: in
             if start >= stop:
                 continue
             tile, allowed = scores(block, key[:, :, window.columns].to(exact), spec, window)
-            p = (tile - about[:, :, part, None]).exp() * share[:, :, part, None]
+            p = (tile - center[:, :, part, None]).exp() * inverse[:, :, part, None]
             if allowed is not None:  # NaN may stand where the mask blocks
                 p = p.masked_fill(~allowed, 0.0)
             row.append(pad(p[..., start - window.k0 : stop - window.k0], (start - done, 0)))

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from regard.engines.differentiable import differentiable
+from regard.engines.protocol import two_folds
 from regard.engines.triton.columns import columns
-from regard.engines.triton.gradient import pull
+from regard.engines.triton.gradient import vjp
 from regard.engines.triton.launch import installed, interpreted
 from regard.engines.triton.rows import fold
 from regard.engines.triton.tile_shapes import MOST_TOP, MOST_WIDTH
@@ -19,9 +20,10 @@ from regard.spec.bias import Alibi, Dense, Relative
 from regard.statistics.table import Wanted
 
 name = "triton"
-rows = differentiable(fold, pull)
+rows = differentiable(fold, vjp)
+look = two_folds
 
-__all__ = ["columns", "name", "pull", "refuses", "rows"]
+__all__ = ["columns", "look", "name", "vjp", "refuses", "rows"]
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 GROUPS = 32  # one bit each of a key's word

@@ -88,7 +88,7 @@ class Call(NamedTuple):
 class Scoring(NamedTuple):
     """What makes a score of a product: factors, and the bias with the strides of its four axes (0: broadcast).
 
-    `slope` takes a difference of scores to an exponent of two.
+    `log2_scale` takes a difference of scores to an exponent of two.
     """
 
     scale: float
@@ -96,7 +96,7 @@ class Scoring(NamedTuple):
     bias: Tensor | None
     strides: tuple[int, int, int, int]
     reach: int
-    slope: float
+    log2_scale: float
 
 
 class Masking(NamedTuple):
@@ -106,8 +106,8 @@ class Masking(NamedTuple):
     rows as (keys, 0), the distance from one row of the batch to the next, and for kernels that walk the queries
     of a tile of keys, `spans`.
 
-    With LISTED: for each tile of queries (or of keys, in kernels that walk the queries) the places where its whole
-    and its mixed tiles begin in their lists, `(tiles + 1,)`; the lists; and for the mixed ones where their bits
+    With LISTED: for each tile of queries (or of keys, in kernels that walk the queries) the places where its full
+    and its partial tiles begin in their lists, `(tiles + 1,)`; the lists; and for the partial ones where their bits
     lie (−1: all set), as int32 words `(places, rows of the batch, heads, block_q, block_k / 32)`.
     """
 
@@ -115,10 +115,10 @@ class Masking(NamedTuple):
     high: Tensor | None = None
     stride: int = 0
     spans: Tensor | None = None
-    whole_starts: Tensor | None = None
-    whole: Tensor | None = None
-    mixed_starts: Tensor | None = None
-    mixed: Tensor | None = None
+    full_starts: Tensor | None = None
+    full: Tensor | None = None
+    partial_starts: Tensor | None = None
+    partial: Tensor | None = None
     places: Tensor | None = None
     bits: Tensor | None = None
     rows: int = 1

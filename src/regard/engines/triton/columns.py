@@ -27,8 +27,8 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, largest = (query.new_zeros(per_key, dtype=torch.float32) for _ in range(2))
     if sizes.keys and query.shape[:3].numel():
-        asked = Wanted(output=False)
-        here = setting("columns", query, sizes, spec, asked, transposed=True)
+        wanted = Wanted(output=False)
+        here = setting("columns", query, sizes, spec, wanted, transposed=True)
         traits = here.traits._replace(
             received=want.received,
             received_max=want.received_max,

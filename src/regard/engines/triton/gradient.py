@@ -1,4 +1,4 @@
-"""The gradient of the first fold on the host: one row's factors of the slope of its scores, and the launches.
+"""The gradient of the first fold on the host: one row's factors of the gradient of its scores, and the launches.
 
 Knows how the state's gradients become factors of the weights; the tiles are `kernels.gradients`.
 """
@@ -24,8 +24,8 @@ from regard.statistics.table import Wanted
 @without_autocast
 @on_device
 @torch.no_grad()
-def pull(
-    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, mass: Tensor,
+def vjp(
+    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, normalizer: Tensor,
     needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gradients of query, key and value, and None for a bias's tensor: see `regard.engines`."""
@@ -33,7 +33,7 @@ def pull(
     sizes = sizes_of(query, key, used)
     if 0 in (*query.shape[:3], sizes.keys):
         return *(None if t is None else torch.zeros_like(t) for t in (query, key, value)), None
-    asked = replace(
+    wanted = replace(
         want,
         output=used is not None,
         entropy=grads.u is not None,
@@ -42,25 +42,25 @@ def pull(
         count=False,
         top=0,
     )
-    factors = _factors(sizes, spec, asked, grads, mass)
+    factors = _factors(sizes, spec, wanted, grads, normalizer)
     output = None
     if grads.o is not None:
-        output = rows_of((grads.o * mass[..., None]).to(query.dtype))
-    upstream = Upstream(factors, output, mass.numel())
+        output = rows_of((grads.o * normalizer[..., None]).to(query.dtype))
+    upstream = Upstream(factors, output, normalizer.numel())
     from regard.engines.triton.kernels.gradients import key_kernel, query_kernel
 
     tensors = (contiguous_rows(t) for t in (query, key, key if used is None else used))
     inputs = (*map(rows_of, tensors), upstream)
     query_grad, key_grad, value_grad = None, None, None
     if needed[0]:
-        here = setting("gradients", query, sizes, spec, asked, transposed=False)
+        here = setting("gradients", query, sizes, spec, wanted, transposed=False)
         query_grad = torch.empty(query.shape, dtype=query.dtype, device=query.device)
         tiles = math.ceil((sizes.queries + here.call.shift) / here.traits.block_q)
         query_kernel[(tiles * sizes.batch * sizes.heads,)](
             *inputs, query_grad, *here.arguments, **here.options
         )
     if needed[1] or needed[2]:
-        here = setting("gradients", query, sizes, spec, asked, transposed=True)
+        here = setting("gradients", query, sizes, spec, wanted, transposed=True)
         key_grad = torch.empty(key.shape, dtype=key.dtype, device=key.device)
         value_grad = None if used is None else torch.empty(used.shape, dtype=used.dtype, device=used.device)
         tiles = math.ceil(sizes.keys / here.traits.block_k)
@@ -71,8 +71,8 @@ def pull(
     return query_grad, key_grad, value_grad, None
 
 
-def _factors(sizes: Sizes, spec: Spec, asked: Wanted, grads: State, l: Tensor) -> Tensor:
-    """What `slopes` of the kernels reads, `(factors, rows)`, worked out in float64.
+def _factors(sizes: Sizes, spec: Spec, wanted: Wanted, grads: State, l: Tensor) -> Tensor:
+    """What `weight_and_grad` of the kernels reads, `(factors, rows)`, worked out in float64.
 
     Columns that are moments are spelled out around the query's own position q: k = q + d and k² = q² + 2·q·d + d².
     """
@@ -80,7 +80,7 @@ def _factors(sizes: Sizes, spec: Spec, asked: Wanted, grads: State, l: Tensor) -
     g_l, g_u, g_r = (none if g is None else g.double() for g in (grads.l, grads.u, grads.r))
     by_kind = dict.fromkeys(MOMENTS, none)
     rest: dict[str, list[Tensor]] = {kind: [] for kind in OTHERS}
-    for i, column in enumerate(asked.columns):
+    for i, column in enumerate(wanted.columns):
         assert grads.c is not None
         g = grads.c[..., i].double()
         if column.kind in MOMENTS:

@@ -24,10 +24,10 @@ def interval(mask: Mask, queries: int, keys: int, offset: int, device: torch.dev
         None for a mask under which a query's keys are no single run, or are not known to be.
     """
     q = torch.arange(offset, offset + queries, device=device)[None]
-    found = _of(mask, q, keys)
-    if found is None:
+    limits = _of(mask, q, keys)
+    if limits is None:
         return None
-    low, high = (t.expand(max(found[0].shape[0], found[1].shape[0]), queries) for t in found)
+    low, high = (t.expand(max(limits[0].shape[0], limits[1].shape[0]), queries) for t in limits)
     low, high = low.clamp(0, keys), high.clamp(0, keys)
     empty = low >= high
     low, high = torch.where(empty, keys, low), torch.where(empty, 0, high)
@@ -55,11 +55,11 @@ def _of(mask: Mask, q: Tensor, keys: int) -> Interval | None:
             return _runs(mask.ids.to(q.device), q)
         case And():
             parts = [_of(part, q, keys) for part in mask.masks]
-            known = [part for part in parts if part is not None]
-            if len(known) < len(parts):
+            intervals = [part for part in parts if part is not None]
+            if len(intervals) < len(parts):
                 return None
-            low, high = known[0]
-            for more_low, more_high in known[1:]:
+            low, high = intervals[0]
+            for more_low, more_high in intervals[1:]:
                 low, high = torch.maximum(low, more_low), torch.minimum(high, more_high)
             return low, high
     return None
@@ -90,7 +90,7 @@ def spans(limits: Interval, keys: int, shift: int, blocks: tuple[int, int]) -> T
         blocks: queries and keys of a tile.
 
     Returns:
-        int32 `(batch or 1, tiles of keys, 4)`: the first tile of queries, where the whole ones begin and end, and
+        int32 `(batch or 1, tiles of keys, 4)`: the first tile of queries, where the full ones begin and end, and
         the one after the last.
     """
     queries = limits[0].shape[1]
@@ -100,10 +100,10 @@ def spans(limits: Interval, keys: int, shift: int, blocks: tuple[int, int]) -> T
     first = torch.arange(0, keys, blocks[1], device=low.min.device)
     last = (first + blocks[1]).clamp(max=keys)
     met = (low.min[..., None] < last) & (high.max[..., None] > first)
-    whole = (low.max[..., None] <= first) & (high.min[..., None] >= last)
+    full = (low.max[..., None] <= first) & (high.min[..., None] >= last)
     start, stop = _stretch(met)
-    clean, end = _stretch(whole)
-    scattered = whole.sum(1) != end - clean  # whole tiles with others between them: all count as mixed
+    clean, end = _stretch(full)
+    scattered = full.sum(1) != end - clean  # full tiles with others between them: all count as partial
     clean, end = (torch.where(scattered | (end == 0), start, t) for t in (clean, end))
     return torch.stack([start, clean, end, stop], -1).to(torch.int32).contiguous()
 

@@ -175,10 +175,9 @@ def held(m: Tensor, l: Tensor, spec: Spec) -> tuple[Tensor, Tensor]:
     m = torch.where(empty, 0.0, m.double())
     score = (m / unit).float()
     left = m - score.double() * unit
-    own = ~left.isfinite() | (
-        left.abs() <= m.abs() * ROUNDING
-    )  # a score of the first fold: the product was rounded
-    rest = torch.where(empty, torch.inf, l.double().log() + torch.where(own, 0.0, left))
+    # A score of the first fold differs from m by its product's own rounding alone.
+    same = ~left.isfinite() | (left.abs() <= m.abs() * ROUNDING)
+    rest = torch.where(empty, torch.inf, l.double().log() + torch.where(same, 0.0, left))
     return score.contiguous(), (rest * math.log2(math.e)).float().contiguous()
 
 

@@ -62,7 +62,7 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
         merged = _results(query, sizes, here, 1)
         grid = (results.lines, max(1, math.ceil(sizes.value_dim / CHUNK.value)))
         merge_kernel[grid](
-            results, merged, splits, here.scoring.slope, 1 << (splits - 1).bit_length(), traits
+            results, merged, splits, here.scoring.log2_scale, 1 << (splits - 1).bit_length(), traits
         )
     return _state(results, merged, query, sizes, want, here, unit_of(spec))
 

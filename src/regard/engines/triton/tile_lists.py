@@ -1,4 +1,4 @@
-"""Masks of any kind as lists of tiles: the whole ones, and the mixed ones with their bits. Memory is O(mixed tiles).
+"""Masks of any kind as lists of tiles: the full ones, and the partial ones with their bits. Memory is O(partial tiles).
 
 Knows the walk over tiles and how bits are packed; nothing of kernels.
 """
@@ -22,12 +22,12 @@ ELEMENTS = 1 << 24  # pairs whose bits are worked out at once
 
 @dataclass(frozen=True)
 class Lists:
-    """The tiles of a mask, numbered on the grid of the call, and the bits of the mixed ones."""
+    """The tiles of a mask, numbered on the grid of the call, and the bits of the partial ones."""
 
-    rows: Tensor  # of each mixed or whole tile, (tiles,), on the host
+    rows: Tensor  # of each partial or full tile, (tiles,), on the host
     columns: Tensor
     places: Tensor  # of each tile's bits, −1 where all are set
-    whole: Tensor  # neither bits nor columns of a band
+    full: Tensor  # neither bits nor columns of a band
     bits: Tensor  # (places, batch or 1, heads or 1, side, side / 32), on the device
     grid: tuple[int, int]
 
@@ -42,19 +42,19 @@ class Lists:
     def _masking(self, along: Tensor, across: Tensor, tiles: int) -> Masking:
         order = along.argsort(stable=True)
         parts = []
-        for kind in (self.whole, ~self.whole):
+        for kind in (self.full, ~self.full):
             chosen = order[kind[order]]
             starts = torch.bincount(along[chosen], minlength=tiles).cumsum(0)
             parts += [torch.nn.functional.pad(starts, (1, 0)), across[chosen], self.places[chosen]]
-        whole_starts, whole, _, mixed_starts, mixed, places = (
+        full_starts, full, _, partial_starts, partial, places = (
             part.to(self.bits.device, torch.int32) for part in parts
         )
         _, rows, heads, *_ = self.bits.shape
         return Masking(
-            whole_starts=whole_starts,
-            whole=whole,
-            mixed_starts=mixed_starts,
-            mixed=mixed,
+            full_starts=full_starts,
+            full=full,
+            partial_starts=partial_starts,
+            partial=partial,
             places=places,
             bits=self.bits,
             rows=rows,
@@ -76,28 +76,28 @@ def lists_of(
 
     Args:
         side: queries and keys of a tile, which starts at a multiple of it in absolute positions.
-        near: the band of k − q in which a tile counts as mixed. heading: so do tiles with a key before this one.
+        near: the band of k − q in which a tile counts as partial. heading: so do tiles with a key before this one.
         device: where the bits go.
     """
-    found: list[tuple[int, int, int, bool]] = []
-    mixed: list[tuple[int, int]] = []
+    tiles: list[tuple[int, int, int, bool]] = []
+    partial: list[tuple[int, int]] = []
     for (q0, q1), windows in walk(Spec(1.0, offset, mask), sizes, (side, side)):
         for window in windows:
             k0, k1 = window.k0, window.k1
-            full = window.whole and k1 - k0 == side and q1 - q0 == side
+            is_full = window.full and k1 - k0 == side and q1 - q0 == side
             clear = k1 - 1 - q0 < near[0] or k0 - (q1 - 1) > near[1]
             row = q0 // side - offset // side
-            found.append(
-                (row, k0 // side, -1 if window.whole else len(mixed), full and clear and k0 >= heading)
+            tiles.append(
+                (row, k0 // side, -1 if window.full else len(partial), is_full and clear and k0 >= heading)
             )
-            if not window.whole:
-                mixed.append((q0 - q0 % side, k0))
-    numbers = torch.tensor([entry[:3] for entry in found], dtype=torch.int64).reshape(-1, 3)
-    whole = torch.tensor([entry[3] for entry in found], dtype=torch.bool)
+            if not window.full:
+                partial.append((q0 - q0 % side, k0))
+    numbers = torch.tensor([entry[:3] for entry in tiles], dtype=torch.int64).reshape(-1, 3)
+    full = torch.tensor([entry[3] for entry in tiles], dtype=torch.bool)
     end = offset + sizes.queries
     grid = ((end - 1) // side - offset // side + 1, -(-sizes.keys // side))
-    bits = _bits(mask, mixed, side, range(offset, end), sizes.keys, device)
-    return Lists(numbers[:, 0], numbers[:, 1], numbers[:, 2], whole, bits, grid)
+    bits = _bits(mask, partial, side, range(offset, end), sizes.keys, device)
+    return Lists(numbers[:, 0], numbers[:, 1], numbers[:, 2], full, bits, grid)
 
 
 def _bits(

@@ -29,7 +29,7 @@ class Plan:
 
 
 # (kernel, bytes of an element, width up to) → plan on Hopper, plan from Ampere up, where a tile and its stages must
-# fit 99 KiB of shared memory. Chosen so that the loop over whole tiles keeps all its registers.
+# fit 99 KiB of shared memory. Chosen so that the loop over full tiles keeps all its registers.
 TABLE: dict[tuple[str, int, int], tuple[Plan, Plan]] = {
     ("rows", 2, 64): (Plan(128, 64, 8, 3, descriptors=True), Plan(64, 64, 4, 2)),
     ("rows", 2, 128): (Plan(128, 64, 8, 3, descriptors=True), Plan(64, 32, 4, 2)),

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
 from regard import draw
+from regard.draw.sentences import CLEARLY
 from regard.errors import ArgumentError
 from regard.record import Record
 from regard.tasks.answer import data as answer
 from regard.tasks.answer.data import Story
-from regard.tasks.answer.parse_story import answer_to
-from regard.tasks.answer.stories import PEOPLE
+from regard.tasks.answer.parse_story import QUESTIONS, Truth, truth_of
 from regard.tasks.common import metrics, pretrained
-from regard.tasks.common.result import FOUND, MAP, SURE, Looked
+from regard.tasks.common.result import MAP, MARKS, SURE, Result
 from regard.tasks.common.task import Card
-from regard.tasks.common.tokenizer import Vocabulary
 from regard.watch import watch
 
 MODEL = "encoder"
-ASKS = "where is Alice ?, who has the key ? or where is the key ?"
 MOST = 60  # sentences that are read
 
 
-def look(text: str | None, *, model: str | None = None) -> Looked:
+def look(text: str | None, *, model: str | None = None) -> Result:
     """Answer the question at the end of a story.
 
     Args:
@@ -33,29 +32,33 @@ def look(text: str | None, *, model: str | None = None) -> Looked:
         model: of the task; None: its only one.
 
     Raises:
-        ArgumentError: no story, no question, a word that is not known.
+        ArgumentError: no story, no question, a sentence that is not understood or cannot be; names it.
     """
     sentences, question = _parts(_example() if text is None else text)
+    # Before the model is loaded: a story that is not understood needs none.
+    truth = truth_of(question, sentences)
     model = model or MODEL
     network, words = pretrained.load("answer", model)
-    read = _read(sentences, question, words)
+    inputs = answer.collate([answer.row(sentences, [(question, None)], words)])
+    del inputs["labels"]
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
-        logits = network(**read).logits
-    record.tokens = [[words.all[number] for number in read["input_ids"][0].tolist()]]
+        logits = network(**inputs).logits
+    record.tokens = [[words.all[number] for number in inputs["input_ids"][0].tolist()]]
     record.info |= {"model": f"answer, {model}", "text": " ".join((*sentences, question))}
-    row = read["input_ids"].shape[1] - 2
-    sure, number = logits[0, row].softmax(-1).max(-1)
-    known = answer_to(question, sentences)
-    told = Story(sentences, question, words.all[int(number)], known[2] if known else ())
+    # The row ends in the masked answer and the end.
+    query = inputs["input_ids"].shape[1] - 2
+    probability, number = logits[0, query].softmax(-1).max(-1)
+    story = Story(sentences, question, words.all[int(number)], truth.support)
     best = pretrained.card("answer", model)["scores"]["support"]["best"]
-    where, mass = _mass(best, record, told, row)
-    return _told(told, float(sure), known and known[1], where, mass / mass.sum().clamp(min=1e-12), record)
+    where, mass = _mass(best, record, story, query)
+    shares = mass / mass.sum().clamp(min=1e-12)
+    return _result(story, truth, float(probability), where, shares, record)
 
 
 def _example() -> str:
     """A held-out story of two supporting facts and some length."""
-    told = max(answer.examples(20, facts=2, held=True), key=lambda each: len(each.sentences))
-    return " ".join((*told.sentences, told.question))
+    longest = max(answer.examples(20, facts=2, held=True), key=lambda story: len(story.sentences))
+    return " ".join((*longest.sentences, longest.question))
 
 
 def _parts(text: str) -> tuple[tuple[str, ...], str]:
@@ -69,7 +72,7 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
     if not found:
         raise ArgumentError("the story must have sentences and a question, and it is empty")
     if not found[-1].endswith("?"):
-        raise ArgumentError(f"the story must end in a question, got {found[-1]!r}: ask {ASKS}")
+        raise ArgumentError(f"the story must end in a question, got {found[-1]!r}: ask {QUESTIONS}")
     if not 2 <= len(found) <= MOST + 1:
         raise ArgumentError(
             f"the story must have 1 to {MOST} sentences before its question, got {len(found) - 1}"
@@ -78,56 +81,62 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
     return tuple(sentences), question[0].lower() + question[1:]
 
 
-def _read(sentences: tuple[str, ...], question: str, words: Vocabulary) -> dict[str, Tensor]:
-    """What is read, each `(1, tokens)`.
-
-    Raises:
-        ArgumentError: a word that is not known; says what stories are of.
-    """
-    try:
-        found = answer.collate([answer.row(sentences, [(question, None)], words)])
-    except ArgumentError as error:
-        names = ", ".join(PEOPLE[:4])
-        raise ArgumentError(
-            f"{error}; the stories are of people ({names} …) who go to places, take, drop and give things, "
-            f"and the question is {ASKS}"
-        ) from None
-    found.pop("labels")
-    return found
-
-
-def _mass(best: Card, record: Record, told: Story, row: int) -> tuple[str, Tensor]:
-    """Where the answer's attention is best read, and what each sentence got there."""
+def _mass(best: Card, record: Record, story: Story, query: int) -> tuple[str, Tensor]:
+    """Where the answer's attention is best read, and the mass of each sentence there, `(sentences,)`."""
     if best["layer"] == "rollout":
-        where, weight = "the rollout through all layers", metrics.rollout(record)[row]
+        where, weights = "the rollout through all layers", metrics.rollout(record)[query]
     else:
         where = f"{best['layer']}, head {best['head']}"
-        weight = record[best["layer"]].weights(int(best["head"]), slice(row, row + 1))[0]
-    return where, metrics.masses(weight, answer.sentence_of(told), len(told.sentences))
+        weights = record[best["layer"]].weights(int(best["head"]), slice(query, query + 1))[0]
+    return where, metrics.masses(weights, answer.sentence_of(story), len(story.sentences))
 
 
-def _told(told: Story, sure: float, right: str | None, where: str, share: Tensor, record: Record) -> Looked:
-    most = int(share.argmax())
-    highest = max((float(x) for place, x in enumerate(share) if place not in told.support), default=0.0)
-    found = {place: float(share[place]) > highest for place in told.support}
+def _result(
+    story: Story, truth: Truth, probability: float, where: str, shares: Tensor, record: Record
+) -> Result:
+    strongest = int(shares.argmax())
+    marks = _marks(shares, truth.support)
     rows = tuple(
-        ("▶" if place == most else "", sentence, f"{share[place]:.2f}", FOUND[found.get(place)])
-        for place, sentence in enumerate(told.sentences)
+        ("▶" * (number == strongest), sentence, f"{shares[number]:.2f}", MARKS[marks.get(number)])
+        for number, sentence in enumerate(story.sentences)
     )
-    notes: tuple[str, ...] = ()
-    if sure < SURE:
-        notes += (f"The model is not sure: it gave its answer a probability of {sure:.2f}.",)
-    if len(told.sentences) > answer.LONGEST:
-        notes += (
-            f"It learned from stories of at most {answer.LONGEST} sentences; this one has {len(told.sentences)}.",
+    notes = (*_doubts(story, probability), *_checked(story, truth), *_attended(story, truth, marks))
+    said, under = f"{story.question} {story.answer}", f"What each sentence got from the answer, in {where}."
+    support = truth.support if marks else None
+    figure = draw.passage(story.sentences, shares.numpy(), support=support, title=said, note=under)
+    return Result(said, ("", "sentence", "share", ""), rows, notes, record, ((" ".join(notes), figure),))
+
+
+def _marks(shares: Tensor, support: tuple[int, ...]) -> dict[int, bool]:
+    """Sentence of the support → whether it got clearly more than every other; none where no sentence is another."""
+    others = [float(share) for number, share in enumerate(shares) if number not in support]
+    if not others:
+        return {}
+    return {number: float(shares[number]) >= max(others) + CLEARLY for number in support}
+
+
+def _doubts(story: Story, probability: float) -> Iterator[str]:
+    if probability < SURE["answer"]:
+        yield f"The model is not sure: it gave its answer a probability of {probability:.2f}."
+    if len(story.sentences) > answer.LONGEST:
+        yield (
+            f"It learned from stories of at most {answer.LONGEST} sentences; this one has {len(story.sentences)}."
         )
-    if right is None:
-        notes += ("The story does not tell the answer, so it cannot be checked.",)
-    else:
-        if right != told.answer:
-            notes += (f"This is wrong: it should be {right!r}.",)
-        hits = f"{sum(found.values())} of {len(found)}"
-        notes += (f"Attention was on {hits} sentences that the answer follows from.",)
-    said, under = f"{told.question} {told.answer}", f"What each sentence got from the answer, in {where}."
-    figure = draw.passage(told.sentences, share.numpy(), support=told.support, title=said, note=under)
-    return Looked(said, ("", "sentence", "share", ""), rows, notes, record, ((" ".join(notes), figure),))
+
+
+def _checked(story: Story, truth: Truth) -> Iterator[str]:
+    """What is wrong with the answer."""
+    if truth.answer is None:
+        yield f"{truth.why} Whatever the model answers does not follow from it."
+    elif truth.answer != story.answer:
+        yield f"This is wrong: it should be {truth.answer!r}."
+
+
+def _attended(story: Story, truth: Truth, marks: dict[int, bool]) -> Iterator[str]:
+    """How much of the support attention was on."""
+    if marks:
+        hits = f"{sum(marks.values())} of {len(marks)}"
+        follows = "the right answer follows" if story.answer != truth.answer else "the answer follows"
+        yield f"Attention was on {hits} sentences that {follows} from."
+    elif truth.support:
+        yield "The answer follows from every sentence, so attention cannot be on a wrong one: nothing is marked."

@@ -130,4 +130,4 @@ def _of_heads(hits: np.ndarray, facts: np.ndarray) -> Card:
     return {str(n): [round(float(x), 4) for x in hits[facts == n].mean(0)] for n in (1, 2)}
 
 
-TASKS = (Task("answer", "encoder", RECIPE, QUICK, build, data, score),)
+TASKS = (Task("answer", "encoder", EncoderForMaskedLM, RECIPE, QUICK, build, data, score),)

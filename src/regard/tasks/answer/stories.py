@@ -24,7 +24,8 @@ THINGS = (
 )  # fmt: skip
 ONE_IN = 5  # combinations that are held out
 
-GOES = ("went to", "moved to", "traveled to")
+# Words of the trained model's vocabulary, as "harbour" is: another spelling would be unknown to it.
+GOES = ("went to", "moved to", "travelled to")
 TAKES = ("took", "picked up", "grabbed")
 DROPS = ("dropped", "put down", "left")
 GIVES = ("gave", "handed", "passed")

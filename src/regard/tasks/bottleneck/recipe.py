@@ -104,7 +104,28 @@ KINDS: tuple[tuple[str, Score | None, Order, int, Recipe], ...] = (
     ("bahdanau", "additive", "bahdanau", 96, RECIPE),
 )
 TASKS = (
-    *(Task("bottleneck", name, recipe, QUICK, partial(recurrent, kind, order, width), data, score, kind is not None)
-      for name, kind, order, width, recipe in KINDS),
-    Task("bottleneck", "transformer", TRANSFORMER, QUICK, small, data, score),
-)  # fmt: skip
+    *(
+        Task(
+            "bottleneck",
+            name,
+            RecurrentForConditionalGeneration,
+            recipe,
+            QUICK,
+            partial(recurrent, score_kind, order, width),
+            data,
+            score,
+            attends=score_kind is not None,
+        )
+        for name, score_kind, order, width, recipe in KINDS
+    ),
+    Task(
+        "bottleneck",
+        "transformer",
+        EncoderDecoderForConditionalGeneration,
+        TRANSFORMER,
+        QUICK,
+        small,
+        data,
+        score,
+    ),
+)

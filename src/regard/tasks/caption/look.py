@@ -10,7 +10,7 @@ from regard.tasks.caption.data import Scene
 from regard.tasks.caption.read_image import canvas
 from regard.tasks.caption.recipe import LONGEST, PATCH
 from regard.tasks.common import pretrained
-from regard.tasks.common.result import Looked, table, write
+from regard.tasks.common.result import Result, table, write
 from regard.tasks.common.tokenizer import END
 
 MODEL = "transformer"
@@ -18,7 +18,7 @@ SIDE = caption.CANVAS // PATCH  # patches, each way
 PLACES = [f"{row},{column}" for row in range(1, SIDE + 1) for column in range(1, SIDE + 1)]
 
 
-def look(path: Path | None, *, model: str | None = None) -> Looked:
+def look(path: Path | None, *, model: str | None = None) -> Result:
     """Say how the digits of a picture lie to each other.
 
     Args:
@@ -60,4 +60,4 @@ def look(path: Path | None, *, model: str | None = None) -> Looked:
         image, weights.unflatten(1, (SIDE, SIDE)), names, truth=truths, title=said, note=under
     )
     header = ("written", "looked at (row, column)", "weight", "")
-    return Looked(said, header, lines, notes, record, ((" ".join(notes) or under, figure),))
+    return Result(said, header, lines, notes, record, ((" ".join(notes) or under, figure),))

@@ -75,4 +75,6 @@ def score(model: Any, data: Data) -> Card:
     }
 
 
-TASKS = (Task("caption", "transformer", RECIPE, QUICK, build, data, score),)
+TASKS = (
+    Task("caption", "transformer", ImageToTextForConditionalGeneration, RECIPE, QUICK, build, data, score),
+)

@@ -5,21 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard.errors import ArgumentError
-from regard.tasks.common.result import Looked
+from regard.tasks.common.result import Result
 
-__all__ = ["LOOKED", "Looked", "look"]
+__all__ = ["LOOKS", "Result", "look"]
 
-LOOKED = ("translate", "bottleneck", "answer", "summarize", "caption")
+LOOKS = ("translate", "bottleneck", "answer", "summarize", "caption")
 """The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
 
 
 def look(
     task: str, given: str | Path | None = None, *, model: str | None = None, into: str | None = None
-) -> Looked:
+) -> Result:
     """Run a trained model of a task on an input.
 
     Args:
-        task: one of `LOOKED`.
+        task: one of `LOOKS`.
         given: a text; a picture's file for "caption"; None: an example.
         model: one of the task's; None: the one whose attention reads best.
         into: for translations, "fr" (which None is) or "de".
@@ -28,8 +28,8 @@ def look(
         ArgumentError: an input that is not of the task; says what is.
         ModelError: the package does not bring the model.
     """
-    if task not in LOOKED:
-        raise ArgumentError(f"the task must be one of {', '.join(LOOKED)}, got {task!r}")
+    if task not in LOOKS:
+        raise ArgumentError(f"the task must be one of {', '.join(LOOKS)}, got {task!r}")
     translates = task in ("translate", "bottleneck")
     if into is not None and not translates:
         raise ArgumentError(f"into (--to) must be left out, as {task} has no other language, got {into!r}")

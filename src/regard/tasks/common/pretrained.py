@@ -1,20 +1,35 @@
-"""The trained models that the package brings: where they lie, and how they are loaded. Knows no particular task."""
+"""The trained models that the distribution `regard-tasks` brings: where they lie, how they are loaded.
+
+Knows no particular task.
+"""
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from regard.errors import ModelError
+from regard.errors import ModelError, require
 from regard.tasks.common.catalogue import tasks
 from regard.tasks.common.task import Card, read_card
 
-ROOT = Path(__file__).parents[1]
+
+def root() -> Path:
+    """The folder of `regard-tasks`, which has one folder for each task.
+
+    Raises:
+        MissingPackageError: it is not installed.
+    """
+    return Path(str(resources.files(require("regard_tasks", extra="tasks"))))
 
 
 def folder(task: str, model: str = "") -> Path:
-    """Where a model's weights, card and history lie, if the package brings it; without a model, the task's pages."""
-    return ROOT / task / "trained" / model
+    """Where a model's weights, card and history lie, if `regard-tasks` has it; without a model, the task's pages.
+
+    Raises:
+        MissingPackageError: `regard-tasks` is not installed.
+    """
+    return root() / task / model
 
 
 def load(task: str, model: str) -> tuple[Any, Any]:
@@ -22,7 +37,8 @@ def load(task: str, model: str) -> tuple[Any, Any]:
 
     Raises:
         ArgumentError: there is no such task or model.
-        ModelError: the package does not bring it.
+        MissingPackageError: `regard-tasks` is not installed.
+        ModelError: it does not have the model.
     """
     (found,) = tasks(task, model)
     if not folder(task, model).exists():
@@ -36,8 +52,9 @@ def card(task: str, model: str) -> Card:
     """What was measured of a trained model.
 
     Raises:
-        ModelError: the package does not bring it.
-        RecordError: it is damaged or altered.
+        MissingPackageError: `regard-tasks` is not installed.
+        ModelError: it does not have the model.
+        RecordError: the card is damaged or altered.
     """
     try:
         return read_card(folder(task, model))

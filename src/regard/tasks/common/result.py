@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAP = 128  # cells of a map, each way
-SURE = 0.5  # probability below which the model is said to be unsure
-FOUND = {True: "✓", False: "✗", None: ""}
-"""How a place that is right, one that is wrong, and one of which nothing is known are shown."""
+# Probabilities of the least likely token below which an output is doubted. On held-out data this doubts all wrong
+# outputs of `translate` and 7 in 1000 right ones; docs/tasks.md has the numbers of the others.
+SURE = {"translate": 0.9, "bottleneck": 0.5, "answer": 0.9, "caption": 0.7}
+MARKS = {True: "✓", False: "✗", None: ""}
+"""How attention on a right key, on a wrong one, and one of which nothing is known are shown."""
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class Result:
     """What a model did with one input.
 
     Attributes:
@@ -47,24 +49,24 @@ class Written:
     """A text that a model wrote, its likeliest token each time.
 
     Attributes:
-        ids: the tokens, the end included where it was reached. sure: `(tokens,)`, the probability of each.
+        ids: the tokens, the end included where it was reached.
+        probabilities: `(tokens,)`, that of each.
         words: the tokens to read, without the mark of those that follow another.
         record: of the pass that gives them: query t is the one that writes token t.
     """
 
     ids: list[int]
-    sure: Tensor
+    probabilities: Tensor
     words: list[str]
     record: Record
 
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """A note on the token that the model was least sure of, where it was not sure enough."""
-        place = int(self.sure.argmin())
-        if self.sure[place] >= SURE:
+    def doubts(self, sure: float) -> tuple[str, ...]:
+        """A note on the least likely token, where its probability is less than `sure`."""
+        least = int(self.probabilities.argmin())
+        if self.probabilities[least] >= sure:
             return ()
         return (
-            f"The model is not sure: it gave {self.words[place]!r} a probability of {self.sure[place]:.2f}. "
+            f"The model is not sure: it gave {self.words[least]!r} a probability of {self.probabilities[least]:.2f}. "
             "It may not know this kind of input.",
         )
 
@@ -80,10 +82,12 @@ def write(model: Any, inputs: dict[str, Tensor], most: int, vocabulary: Vocabula
     ids = model.generate(**inputs, max_new_tokens=most, do_sample=False, num_beams=1)
     with watch(model, keep="vectors", map=MAP) as record:
         logits = model(**inputs, decoder_input_ids=ids[:, :-1]).logits
-    sure = logits[0].softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+    probabilities = logits[0].softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
     tokens = [vocabulary.all[number] for number in ids[0].tolist()]
     record.tokens = [tokens[:-1]]
-    return Written(ids[0, 1:].tolist(), sure, [token.removeprefix(GLUE) for token in tokens[1:]], record)
+    return Written(
+        ids[0, 1:].tolist(), probabilities, [token.removeprefix(GLUE) for token in tokens[1:]], record
+    )
 
 
 def table(
@@ -99,12 +103,19 @@ def table(
         a line for each word: itself, the key, the weight, and whether that is right; and the last of these for those
         words alone that have a right key.
     """
-    places = weights.argmax(-1).tolist()
+    strongest = weights.argmax(-1).tolist()
     marks: list[bool | None] = [None] * len(words)
     if truth is not None:
-        marks = [bool(row[place]) if row.any() else None for row, place in zip(truth, places, strict=True)]
+        marks = [_hit(row, key) for row, key in zip(truth, strongest, strict=True)]
     lines = tuple(
-        (word, keys[place], f"{row[place]:.2f}", FOUND[mark])
-        for word, row, place, mark in zip(words, weights, places, marks, strict=True)
+        (word, keys[key], f"{row[key]:.2f}", MARKS[mark])
+        for word, row, key, mark in zip(words, weights, strongest, marks, strict=True)
     )
     return lines, [mark for mark in marks if mark is not None]
+
+
+def _hit(right: Tensor, key: int) -> bool | None:
+    """Whether a key is right; None where nothing can be said, as no key is right or no key is wrong."""
+    if not right.any() or right.all():
+        return None
+    return bool(right[key])

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from regard import files
+from regard import embedded, files
 from regard.errors import ModelError, RecordError, require
 from regard.files import sealing
 from regard.tasks.common.tokenizer import Vocabulary
@@ -23,8 +23,13 @@ from regard.training.monitor import Monitor
 from regard.training.recipe import Recipe
 from regard.training.run import Run, train
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 MODEL, WORDS, CARD = "model", "words.json", "card.json"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 CARD_FORM = sealing.Form("regard-card", 1, "card")
+QUICK_SAVES = 20  # checkpoints of a quick training of two minutes
 PROBED = 4  # held-out examples that the history of the heads is seen on
 
 Card = dict[str, Any]
@@ -53,7 +58,7 @@ class Task:
     """One model on one task.
 
     Attributes:
-        name: of the task. model: what kind of model, as the command line calls it.
+        name: of the task. model: what kind of model, as the command line calls it. kind: its class.
         recipe: how it is trained. quick: how a worse one is trained in two minutes.
         build: a new model, for so many words (`len(data.words)`).
         data: the data, `data(quick, words)`; less of it where `quick`; with other words than its own, where they were
@@ -64,6 +69,7 @@ class Task:
 
     name: str
     model: str
+    kind: type[PreTrainedModel]
     recipe: Recipe
     quick: Recipe
     build: Callable[[int], Any]
@@ -81,7 +87,7 @@ class Task:
         Raises:
             TrainingError: the folder holds another run.
         """
-        recipe = replace(self.quick if quick else self.recipe, seed=seed)
+        recipe = self.settings(quick=quick, seed=seed)
         data = self.data(quick, None)
         model = self.new(len(data.words), seed)
         inputs = data.collate([data.held[place] for place in range(min(PROBED, len(data.held)))])
@@ -94,6 +100,13 @@ class Task:
         card = self._card(model, data, run=_told(run) | {"quick": quick})
         write_card(folder, card)
         return card
+
+    def settings(self, *, quick: bool, seed: int) -> Recipe:
+        """The recipe of a run."""
+        if not quick:
+            return replace(self.recipe, seed=seed)
+        # A checkpoint every few seconds: whenever it is killed, it goes on.
+        return replace(self.quick, seed=seed, save_steps=max(1, self.quick.max_steps // QUICK_SAVES))
 
     def evaluate(self, folder: Path, *, quick: bool = False) -> Card:
         """Score the model that is kept in a folder anew; its card there stays as it is.
@@ -146,16 +159,12 @@ class Task:
             )
         if reason := sealing.broken(where):
             raise ModelError(reason)
-        kind = type(self.build(len(Vocabulary(("a",)))))
         config = transformers.AutoConfig.from_pretrained(where)
-        if not isinstance(config, kind.config_class):
+        if not isinstance(config, self.kind.config_class):
             raise ModelError(
-                f"the model in {str(folder)!r} must be a {kind.__name__}, got one of {type(config).__name__}"
+                f"the model in {str(folder)!r} must be a {self.kind.__name__}, got one of {type(config).__name__}"
             )
-        model = kind.from_pretrained(where, dtype=torch.float32).eval()
-        own = where / WORDS
-        words = Vocabulary.load(own) if own.exists() else transformers.AutoTokenizer.from_pretrained(where)
-        return model, words
+        return self.kind.from_pretrained(where, dtype=torch.float32).eval(), _words(where)
 
     def _card(self, model: Any, data: Data, *, run: Card) -> Card:
         options = " --quick" * run.get("quick", False)
@@ -172,6 +181,15 @@ class Task:
             "scored_in_seconds": round(time.perf_counter() - begun, 1),
             "command": f"regard train {self.name} --only {self.model}{options}",
         }
+
+
+def _words(where: Path) -> Any:
+    """The vocabulary or the tokenizer of a model's folder; without either, it is the embedded model's tokenizer."""
+    if (where / WORDS).exists():
+        return Vocabulary.load(where / WORDS)
+    # The folder's seal was checked before: a tokenizer that it once had and lost does not come this far.
+    place = where if (where / TOKENIZER[0]).exists() else embedded.folder()
+    return require("transformers", extra="train").AutoTokenizer.from_pretrained(place)
 
 
 def write_card(folder: Path, card: Card) -> None:
@@ -206,7 +224,6 @@ def _told(run: Run) -> Card:
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
-        "resumed": run.resumed,  # the seconds are counted from this step on
         "machine": _machine(),
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),

@@ -159,6 +159,6 @@ def _stack(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 TASKS = (
-    Task("language", "decoder", RECIPE, QUICK, decoder, data, predicted),
-    Task("language", "encoder", MASKED, QUICK, encoder, hidden, filled_in),
+    Task("language", "decoder", DecoderForCausalLM, RECIPE, QUICK, decoder, data, predicted),
+    Task("language", "encoder", EncoderForMaskedLM, MASKED, QUICK, encoder, hidden, filled_in),
 )

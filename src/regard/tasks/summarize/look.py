@@ -13,7 +13,7 @@ from regard import draw
 from regard.errors import ArgumentError, require
 from regard.record import Record
 from regard.tasks.common import metrics, pretrained
-from regard.tasks.common.result import MAP, Looked
+from regard.tasks.common.result import MAP, Result
 from regard.tasks.common.tokenizer import END, GLUE, UNKNOWN, Vocabulary, joined, pieces
 from regard.tasks.summarize import data as summarize
 from regard.tasks.summarize.docstrings import Document
@@ -33,7 +33,7 @@ file must hold the names. Empty cells become None. If a line is shorter than the
 """
 
 
-def look(text: str | None, *, model: str | None = None) -> Looked:
+def look(text: str | None, *, model: str | None = None) -> Result:
     """Choose the sentence of a text that is nearest to a summary.
 
     A text that is longer than what is read at once is read in parts, whose best sentences are read again.
@@ -114,7 +114,7 @@ def _winners(network: Any, words: Vocabulary, texts: Sequence[str], parts: Seque
 
 def _told(
     texts: Sequence[str], places: Sequence[int], network: Any, words: Vocabulary, notes: tuple[str, ...]
-) -> Looked:
+) -> Result:
     row, of = _rows(texts, words)
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
         network(**summarize.collate([row]))
@@ -138,7 +138,7 @@ def _told(
     )
     under = "What the last query looked at: the weight of each sentence's end."
     figure = draw.passage(texts, share.numpy(), title=texts[best], note=under)
-    return Looked(
+    return Result(
         texts[best],
         ("", "number", "sentence", "weight"),
         lines,

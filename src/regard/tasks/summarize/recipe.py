@@ -97,4 +97,4 @@ def chosen(model: Any, data: Data) -> list[int]:
     return found
 
 
-TASKS = (Task("summarize", "pointer", RECIPE, QUICK, build, data, score),)
+TASKS = (Task("summarize", "pointer", EncoderForPointing, RECIPE, QUICK, build, data, score),)

@@ -11,7 +11,7 @@ from regard.errors import ArgumentError
 from regard.record import Call
 from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import tasks
-from regard.tasks.common.result import Looked, Written, table, write
+from regard.tasks.common.result import Result, Written, table, write
 from regard.tasks.common.tokenizer import END, GLUE, Vocabulary, pieces
 from regard.tasks.translate import data as translate
 from regard.tasks.translate.parse_date import recognize
@@ -29,7 +29,7 @@ MODELS = {"translate": "transformer", "bottleneck": "bahdanau"}  # looked at unl
 LONGEST = 90  # tokens that are read, and that are written
 
 
-def look(text: str | None, *, task: str = "translate", model: str | None = None, into: str = "fr") -> Looked:
+def look(text: str | None, *, task: str = "translate", model: str | None = None, into: str = "fr") -> Result:
     """Translate an English date, time or number.
 
     Args:
@@ -81,7 +81,7 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     under = f"Where {call.layer}, head {head}, looked while it wrote each word."
     header = ("written", "looked at", "weight", "")
     figures = ((" ".join((under, *notes)), figure),)
-    return Looked(said, header, lines, notes, written.record, figures)
+    return Result(said, header, lines, notes, written.record, figures)
 
 
 def _read(found: Sequence[str], words: Vocabulary, known: str) -> Sequence[str]:

@@ -71,6 +71,17 @@ def score(model: Any, data: Data) -> Card:
 
 
 TASKS = (
-    Task("translate", "transformer", RECIPE, QUICK, transformer, data, score),
-    Task("translate", "bahdanau", RECURRENT, QUICK, recurrent, data, score),
+    Task(
+        "translate",
+        "transformer",
+        EncoderDecoderForConditionalGeneration,
+        RECIPE,
+        QUICK,
+        transformer,
+        data,
+        score,
+    ),
+    Task(
+        "translate", "bahdanau", RecurrentForConditionalGeneration, RECURRENT, QUICK, recurrent, data, score
+    ),
 )

@@ -33,20 +33,20 @@ def columns_kernel(query, key, held, pools, call, scoring, masking, T: tl.conste
 
 
 @triton.jit
-def fold(sums, keys, query, held, pools, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
-    """The sums after the whole (or mixed) tiles."""
+def fold(sums, keys, query, held, pools, visit, values, FULL: tl.constexpr, T: tl.constexpr):
+    """The sums after the full (or partial) tiles."""
     batch, head, tile = visit
     call, scoring, masking = values
     received, largest = sums
     cuts = queries_of(tile, batch, call, masking, T)
-    first, last = counted(cuts, tile, masking, WHOLE, T)
+    first, last = counted(cuts, tile, masking, FULL, T)
     for i in tl.range(first, last):
-        at, bits = tile_at(i, cuts, masking, WHOLE, T)
-        s, _, allowed, there, place, _, _ = turned(at, bits, keys, query, visit, values, WHOLE, T)
+        at, bits = tile_at(i, cuts, masking, FULL, T)
+        s, _, allowed, there, place, _, _ = transposed_scores(at, bits, keys, query, visit, values, FULL, T)
         m = tl.load(held[0] + place, mask=there, other=0.0)
         rest = tl.load(held[1] + place, mask=there, other=INFINITY)
-        weights = tl.exp2((s - m[None, :]) * scoring.slope - rest[None, :])
-        if not WHOLE:
+        weights = tl.exp2((s - m[None, :]) * scoring.log2_scale - rest[None, :])
+        if not FULL:
             weights = tl.where(allowed & there[None, :], weights, 0.0)
         received += tl.sum(weights, 1)
         largest = tl.maximum(largest, tl.max(weights, 1))
@@ -56,17 +56,17 @@ def fold(sums, keys, query, held, pools, visit, values, WHOLE: tl.constexpr, T: 
 
 
 @triton.jit
-def turned(at, bits, keys, query, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
+def transposed_scores(at, bits, keys, query, visit, values, FULL: tl.constexpr, T: tl.constexpr):
     """Scores of a tile with its keys along the first axis.
 
     Returns:
-        scores, slope of softcap, what is allowed; which queries are there, their places among all rows, the queries
-        themselves and their positions.
+        scores, derivative of softcap, what is allowed; which queries are there, their places among all rows, the
+        queries themselves and their positions.
     """
     batch, head, tile = visit
     call, scoring, masking = values
     queries = load_tile(
-        query, batch, head, at * T.block_q - call.shift, call.queries, T.block_q, T.dim, T.width, not WHOLE, T
+        query, batch, head, at * T.block_q - call.shift, call.queries, T.block_q, T.dim, T.width, not FULL, T
     )
     product = tl.dot(keys, queries.T, input_precision=T.precision)
     c, r = tl.arange(0, T.block_k), tl.arange(0, T.block_q)
@@ -81,9 +81,9 @@ def turned(at, bits, keys, query, visit, values, WHOLE: tl.constexpr, T: tl.cons
     place = (
         batch, head, index[None, :], q[None, :], k[:, None], low[None, :], high[None, :], r[None, :], c[:, None],
     )  # fmt: skip
-    s, slope, allowed = scores(product, place, call.keys, scoring, masking, bits, WHOLE, T)
+    s, cap_grad, allowed = scores(product, place, call.keys, scoring, masking, bits, FULL, T)
     place = (batch * call.heads + head).to(tl.int64) * call.queries + index
-    return s, slope, allowed, there, place, queries, q
+    return s, cap_grad, allowed, there, place, queries, q
 
 
 @triton.jit

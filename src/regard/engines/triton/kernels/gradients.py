@@ -1,6 +1,6 @@
 """The gradient of the first fold: tiles are computed again, once along the keys and once along the queries.
 
-With w = e^(score − m)/l and d = k − q, the slope of a score is
+With w = e^(score − m)/l and d = k − q, the gradient of a score is
 
     w · (a + b·x + c·w + d1·d + d2·d² + d3·|d| + Σ g·φ + g_o·value),
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from regard.engines.triton.kernels.columns import turned
+from regard.engines.triton.kernels.columns import transposed_scores
 from regard.engines.triton.kernels.rows import LEAST, located, rows_at, tile_scores
 from regard.engines.triton.kernels.scores import LN2, finite, load_tile, rounded
 from regard.engines.triton.kernels.walk import counted, queries_of, tile_at
@@ -25,39 +25,45 @@ def query_kernel(query, key, value, upstream, target, call, scoring, masking, li
     WIDTH: tl.constexpr = T.width
     tile, _, lead, place, present, row, cuts = located(call, masking, linear, T)
     block = rows_at(query, row, T.dim, T.width, T)
-    grad = block * 0.0
+    output_grad = block * 0.0
     if T.value_width:
-        grad = rows_at(upstream.output, row, T.value_dim, T.value_width, T)
+        output_grad = rows_at(upstream.output, row, T.value_dim, T.value_width, T)
     visit, values = (lead // T.group, tile, place, cuts), (call, scoring, masking, linear)
-    share = tl.zeros([BLOCK, WIDTH], tl.float32)
-    share = along_keys(share, (block, grad), (key, value), row, visit, upstream, values, True, T)
-    share = along_keys(share, (block, grad), (key, value), row, visit, upstream, values, False, T)
+    query_grad = tl.zeros([BLOCK, WIDTH], tl.float32)
+    query_grad = along_keys(
+        query_grad, (block, output_grad), (key, value), row, visit, upstream, values, True, T
+    )
+    query_grad = along_keys(
+        query_grad, (block, output_grad), (key, value), row, visit, upstream, values, False, T
+    )
     d = tl.arange(0, WIDTH)
     pointers = target + place[:, None] * T.dim + d[None, :]
-    tl.store(pointers, share * scoring.scale, mask=present[:, None] & (d < T.dim)[None, :])
+    tl.store(pointers, query_grad * scoring.scale, mask=present[:, None] & (d < T.dim)[None, :])
 
 
 @triton.jit
-def along_keys(share, mine, theirs, row, visit, upstream, values, WHOLE: tl.constexpr, T: tl.constexpr):
-    """Add Σ slope · key over the whole (or mixed) tiles of keys."""
-    block, grad = mine
-    key, value = theirs
+def along_keys(
+    query_grad, query_side, key_side, row, visit, upstream, values, FULL: tl.constexpr, T: tl.constexpr
+):
+    """Add Σ grad · key over the full (or partial) tiles of keys."""
+    block, output_grad = query_side
+    key, value = key_side
     kv, tile, place, cuts = visit
     call, scoring, masking, linear = values
-    first, last = counted(cuts, tile, masking, WHOLE, T)
+    first, last = counted(cuts, tile, masking, FULL, T)
     for i in tl.range(first, last):
-        at, bits = tile_at(i, cuts, masking, WHOLE, T)
+        at, bits = tile_at(i, cuts, masking, FULL, T)
         start = at * T.block_k
-        keys = load_tile(key, row[0], kv, start, call.keys, T.block_k, T.dim, T.width, not WHOLE, T)
+        keys = load_tile(key, row[0], kv, start, call.keys, T.block_k, T.dim, T.width, not FULL, T)
         k = start + tl.arange(0, T.block_k)
         product = tl.dot(block, keys.T, input_precision=T.precision)
-        s, bend, allowed = tile_scores(product, row, k, call, scoring, masking, bits, WHOLE, T)
+        s, cap_grad, allowed = tile_scores(product, row, k, call, scoring, masking, bits, FULL, T)
         through = 0.0
         if T.value_width:
             tile_values = load_tile(
-                value, row[0], kv, start, call.keys, T.block_k, T.value_dim, T.value_width, not WHOLE, T
+                value, row[0], kv, start, call.keys, T.block_k, T.value_dim, T.value_width, not FULL, T
             )
-            through = tl.dot(grad, tile_values.T, input_precision=T.precision)
+            through = tl.dot(output_grad, tile_values.T, input_precision=T.precision)
         spot = (
             (upstream.factors + place)[:, None],
             k[None, :] - row[3][:, None],
@@ -65,11 +71,13 @@ def along_keys(share, mine, theirs, row, visit, upstream, values, WHOLE: tl.cons
             row[0],
             call.keys,
         )
-        _, slope = slopes(s, bend, allowed, through, spot, upstream.lines, scoring.slope, linear, WHOLE, T)
-        if not WHOLE:
-            keys = tl.where(finite(keys), keys, 0.0)  # of a blocked key, whose slope is 0
-        share = tl.dot(rounded(slope, keys, T), keys, share, input_precision=T.precision)
-    return share
+        _, score_grad = weight_and_grad(
+            s, cap_grad, allowed, through, spot, upstream.lines, scoring.log2_scale, linear, FULL, T
+        )
+        if not FULL:
+            keys = tl.where(finite(keys), keys, 0.0)  # of a blocked key, whose gradient is 0
+        query_grad = tl.dot(rounded(score_grad, keys, T), keys, query_grad, input_precision=T.precision)
+    return query_grad
 
 
 @triton.jit
@@ -88,72 +96,78 @@ def key_kernel(query, key, value, upstream, targets, call, scoring, masking, lin
         tile_values = load_tile(
             value, batch, kv, tile * BLOCK, call.keys, BLOCK, T.value_dim, T.value_width, True, T
         )
-    shares = (tl.zeros([BLOCK, WIDTH], tl.float32), tl.zeros([BLOCK, VALUE], tl.float32))
+    grads = (tl.zeros([BLOCK, WIDTH], tl.float32), tl.zeros([BLOCK, VALUE], tl.float32))
     values = (call, scoring, masking, linear)
     for i in tl.range(T.group):
         visit = (batch, kv * T.group + i, tile)
-        shares = along_queries(shares, (keys, tile_values), query, visit, upstream, values, True, T)
-        shares = along_queries(shares, (keys, tile_values), query, visit, upstream, values, False, T)
+        grads = along_queries(grads, (keys, tile_values), query, visit, upstream, values, True, T)
+        grads = along_queries(grads, (keys, tile_values), query, visit, upstream, values, False, T)
     k = tile * BLOCK + tl.arange(0, BLOCK)
     line = lane.to(tl.int64) * call.keys + k
     d, v = tl.arange(0, WIDTH), tl.arange(0, VALUE)
     there = (k < call.keys)[:, None]
-    key_share = shares[0] * scoring.scale
-    tl.store(targets[0] + line[:, None] * T.dim + d[None, :], key_share, mask=there & (d < T.dim)[None, :])
+    key_grad = grads[0] * scoring.scale
+    tl.store(targets[0] + line[:, None] * T.dim + d[None, :], key_grad, mask=there & (d < T.dim)[None, :])
     if T.value_width:
         pointers = targets[1] + line[:, None] * T.value_dim + v[None, :]
-        tl.store(pointers, shares[1], mask=there & (v < T.value_dim)[None, :])
+        tl.store(pointers, grads[1], mask=there & (v < T.value_dim)[None, :])
 
 
 @triton.jit
-def along_queries(shares, mine, query, visit, upstream, values, WHOLE: tl.constexpr, T: tl.constexpr):
-    """Add Σ slope · query and Σ w · g_o over the whole (or mixed) tiles of queries."""
-    keys, tile_values = mine
+def along_queries(grads, key_side, query, visit, upstream, values, FULL: tl.constexpr, T: tl.constexpr):
+    """Add Σ grad · query and Σ w · g_o over the full (or partial) tiles of queries."""
+    keys, tile_values = key_side
     batch, head, tile = visit
     call, scoring, masking, linear = values
-    key_share, value_share = shares
+    key_grad, value_grad = grads
     cuts = queries_of(tile, batch, call, masking, T)
-    first, last = counted(cuts, tile, masking, WHOLE, T)
+    first, last = counted(cuts, tile, masking, FULL, T)
     k = tile * T.block_k + tl.arange(0, T.block_k)
     for i in tl.range(first, last):
-        at, bits = tile_at(i, cuts, masking, WHOLE, T)
+        at, bits = tile_at(i, cuts, masking, FULL, T)
         start = at * T.block_q - call.shift
-        s, bend, allowed, there, place, queries, q = turned(
-            at, bits, keys, query, visit, (call, scoring, masking), WHOLE, T
+        s, cap_grad, allowed, there, place, queries, q = transposed_scores(
+            at, bits, keys, query, visit, (call, scoring, masking), FULL, T
         )
         through = 0.0
-        grad = queries
+        output_grad = queries
         if T.value_width:
-            grad = load_tile(
+            output_grad = load_tile(
                 upstream.output, batch, head, start, call.queries, T.block_q, T.value_dim, T.value_width,
-                not WHOLE, T,
+                not FULL, T,
             )  # fmt: skip
-            through = tl.dot(tile_values, grad.T, input_precision=T.precision)
-        if not WHOLE:
+            through = tl.dot(tile_values, output_grad.T, input_precision=T.precision)
+        if not FULL:
             allowed = allowed & there[None, :]
             queries = tl.where(finite(queries), queries, 0.0)
         spot = ((upstream.factors + place)[None, :], k[:, None] - q[None, :], k[:, None], batch, call.keys)
-        w, slope = slopes(s, bend, allowed, through, spot, upstream.lines, scoring.slope, linear, WHOLE, T)
+        w, score_grad = weight_and_grad(
+            s, cap_grad, allowed, through, spot, upstream.lines, scoring.log2_scale, linear, FULL, T
+        )
         if T.value_width:
-            value_share = tl.dot(rounded(w, grad, T), grad, value_share, input_precision=T.precision)
-        key_share = tl.dot(rounded(slope, queries, T), queries, key_share, input_precision=T.precision)
-    return key_share, value_share
+            value_grad = tl.dot(
+                rounded(w, output_grad, T), output_grad, value_grad, input_precision=T.precision
+            )
+        key_grad = tl.dot(rounded(score_grad, queries, T), queries, key_grad, input_precision=T.precision)
+    return key_grad, value_grad
 
 
 @triton.jit
-def slopes(s, bend, allowed, through, spot, lines, steep, linear, WHOLE: tl.constexpr, T: tl.constexpr):
-    """Weights, and the loss's slope in the products of one tile.
+def weight_and_grad(
+    s, cap_grad, allowed, through, spot, lines, log2_scale, linear, FULL: tl.constexpr, T: tl.constexpr
+):
+    """Weights, and the loss's gradient in the products of one tile.
 
     Args:
-        bend: slope of softcap. through: g_o·value.
+        cap_grad: derivative of softcap. through: g_o·value.
         spot: where each row's factors lie, k − q, positions of the keys, row of the batch, number of keys.
-        lines: from one factor of a row to its next. steep: from a difference of scores to an exponent of two.
+        lines: from one factor of a row to its next. log2_scale: from a difference of scores to an exponent of two.
     """
     BANDS: tl.constexpr = T.bands
     GROUPS: tl.constexpr = T.groups
     factors, step, k, batch, keys = spot
     next_ = tl.cast(lines, tl.int64)
-    x = (s - tl.load(factors)) * steep
+    x = (s - tl.load(factors)) * log2_scale
     w = tl.exp2(x - tl.load(factors + next_))
     g = tl.load(factors + 2 * next_) + through
     if T.entropy:
@@ -182,7 +196,7 @@ def slopes(s, bend, allowed, through, spot, lines, steep, linear, WHOLE: tl.cons
         for i in tl.static_range(GROUPS):
             g += tl.where(((members >> i) & 1) == 1, tl.load(factors), 0.0)
             factors += next_
-    slope = w * g * bend
-    if not WHOLE:
-        w, slope = tl.where(allowed, w, 0.0), tl.where(allowed, slope, 0.0)
-    return w, slope
+    score_grad = w * g * cap_grad
+    if not FULL:
+        w, score_grad = tl.where(allowed, w, 0.0), tl.where(allowed, score_grad, 0.0)
+    return w, score_grad

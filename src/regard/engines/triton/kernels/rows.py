@@ -88,32 +88,32 @@ def blank(T: tl.constexpr):
 
 
 @triton.jit
-def fold(state, block, key, value, row, visit, values, WHOLE: tl.constexpr, T: tl.constexpr):
-    """The state after this split's whole (or mixed) tiles."""
+def fold(state, block, key, value, row, visit, values, FULL: tl.constexpr, T: tl.constexpr):
+    """The state after this split's full (or partial) tiles."""
     call, scoring, masking, linear = values
     tile, part, kv, cuts = visit
-    first, last = counted(cuts, tile, masking, WHOLE, T)
+    first, last = counted(cuts, tile, masking, FULL, T)
     many = last - first
     first, last = first + many * part // call.splits, first + many * (part + 1) // call.splits
     for i in tl.range(first, last, warp_specialize=T.specialize):
-        at, bits = tile_at(i, cuts, masking, WHOLE, T)
-        keys = load_tile(key, row[0], kv, at * T.block_k, call.keys, T.block_k, T.dim, T.width, not WHOLE, T)
+        at, bits = tile_at(i, cuts, masking, FULL, T)
+        keys = load_tile(key, row[0], kv, at * T.block_k, call.keys, T.block_k, T.dim, T.width, not FULL, T)
         product = tl.dot(block, keys.T, input_precision=T.precision)
         k = at * T.block_k + tl.arange(0, T.block_k)
-        s, _, allowed = tile_scores(product, row, k, call, scoring, masking, bits, WHOLE, T)
-        state, p = absorbed(state, s, allowed, row, k, linear, call.keys, scoring.slope, WHOLE, T)
+        s, _, allowed = tile_scores(product, row, k, call, scoring, masking, bits, FULL, T)
+        state, p = absorbed(state, s, allowed, row, k, linear, call.keys, scoring.log2_scale, FULL, T)
         if T.value_width:
             values_ = load_tile(
                 value, row[0], kv, at * T.block_k, call.keys, T.block_k, T.value_dim, T.value_width,
-                not WHOLE, T,
+                not FULL, T,
             )  # fmt: skip
-            output = with_values(state[5], p, values_, allowed, WHOLE, T)
+            output = with_values(state[5], p, values_, allowed, FULL, T)
             state = (state[0], state[1], state[2], state[3], state[4], output, state[6], state[7])
     return state
 
 
 @triton.jit
-def tile_scores(product, row, k, call, scoring, masking, bits, WHOLE: tl.constexpr, T: tl.constexpr):
+def tile_scores(product, row, k, call, scoring, masking, bits, FULL: tl.constexpr, T: tl.constexpr):
     """`scores` of a tile with its queries along the first axis."""
     batch, head, index, q, low, high = row
     r, c = tl.arange(0, T.block_q), tl.arange(0, T.block_k)
@@ -121,11 +121,11 @@ def tile_scores(product, row, k, call, scoring, masking, bits, WHOLE: tl.constex
         batch, head[:, None], index[:, None], q[:, None], k[None, :], low[:, None], high[:, None],
         r[:, None], c[None, :],
     )  # fmt: skip
-    return scores(product, place, call.keys, scoring, masking, bits, WHOLE, T)
+    return scores(product, place, call.keys, scoring, masking, bits, FULL, T)
 
 
 @triton.jit
-def absorbed(state, s, allowed, row, k, linear, keys, slope, WHOLE: tl.constexpr, T: tl.constexpr):
+def absorbed(state, s, allowed, row, k, linear, keys, log2_scale, FULL: tl.constexpr, T: tl.constexpr):
     """The state after one tile of scores, its output still without the tile's values; and e^(score − m)."""
     m, l, u, r, sums, output, count, best = state
     largest = tl.maximum(m, tl.max(s, 1))
@@ -134,30 +134,30 @@ def absorbed(state, s, allowed, row, k, linear, keys, slope, WHOLE: tl.constexpr
     if T.top > 1:
         best = best_of_many(best, s, k, T)
     held = tl.where(largest == -INFINITY, 0.0, largest)  # −inf − (−inf) never happens
-    x = (s - held[:, None]) * slope
+    x = (s - held[:, None]) * log2_scale
     p = tl.exp2(x)
-    shift = tl.where(m == -INFINITY, 0.0, (m - held) * slope)
+    shift = tl.where(m == -INFINITY, 0.0, (m - held) * log2_scale)
     alpha = tl.where(m == -INFINITY, 0.0, tl.exp2(shift))
-    mass = tl.sum(p, 1)
+    normalizer = tl.sum(p, 1)
     if T.entropy:
         # 0 · −inf would be NaN.
         u = alpha * (u + tl.maximum(shift, LEAST) * l) + tl.sum(p * tl.maximum(x, LEAST), 1)
     if T.squares:
         r = alpha * alpha * r + tl.sum(p * p, 1)
     if T.allowed:
-        count += T.block_k if WHOLE else tl.sum(allowed.to(tl.int32), 1)
-    terms = linear_terms(p, mass, row, k, linear, keys, WHOLE, T)
+        count += T.block_k if FULL else tl.sum(allowed.to(tl.int32), 1)
+    terms = linear_terms(p, normalizer, row, k, linear, keys, FULL, T)
     LINEAR: tl.constexpr = len(terms)
     fresh = ()
     for i in tl.static_range(LINEAR):
         fresh = fresh + (alpha * sums[i] + terms[i],)
     if T.value_width:
         output = output * alpha[:, None]
-    return (largest, alpha * l + mass, u, r, fresh, output, count, best), p
+    return (largest, alpha * l + normalizer, u, r, fresh, output, count, best), p
 
 
 @triton.jit
-def linear_terms(p, mass, row, k, linear, keys, WHOLE: tl.constexpr, T: tl.constexpr):
+def linear_terms(p, normalizer, row, k, linear, keys, FULL: tl.constexpr, T: tl.constexpr):
     """Σ p·φ over one tile for every linear statistic, in the order of the channels."""
     batch, _, _, q, _, _ = row
     MIDDLE: tl.constexpr = T.block_k // 2
@@ -166,28 +166,28 @@ def linear_terms(p, mass, row, k, linear, keys, WHOLE: tl.constexpr, T: tl.const
     step = k[None, :] - q[:, None]
     terms = ()
     if T.first:
-        middle = MIDDLE if WHOLE else tl.minimum(T.block_k, keys - tl.min(k, 0)) // 2
+        middle = MIDDLE if FULL else tl.minimum(T.block_k, keys - tl.min(k, 0)) // 2
         x = (tl.arange(0, T.block_k) - middle).to(tl.float32)[None, :]  # the same numbers for every row
         away = (tl.min(k, 0) + middle - tl.minimum(tl.maximum(q, 0), keys - 1)).to(tl.float32)
         first = tl.sum(p * x, 1)
-        terms = terms + (first + away * mass,)
+        terms = terms + (first + away * normalizer,)
         if T.second:
-            terms = terms + (tl.sum(p * (x * x), 1) + away * (2.0 * first + away * mass),)
+            terms = terms + (tl.sum(p * (x * x), 1) + away * (2.0 * first + away * normalizer),)
         if T.away:
-            if WHOLE:  # all keys are on one side of all queries
+            if FULL:  # all keys are on one side of all queries
                 away = (tl.min(k, 0) + middle - q).to(tl.float32)
-                terms = terms + (tl.where(away < 0, -1.0, 1.0) * (first + away * mass),)
+                terms = terms + (tl.where(away < 0, -1.0, 1.0) * (first + away * normalizer),)
             else:
                 terms = terms + (tl.sum(p * tl.abs(step).to(tl.float32), 1),)
     for i in tl.static_range(BANDS):
-        if WHOLE:
-            terms = terms + (mass * 0.0,)
+        if FULL:
+            terms = terms + (normalizer * 0.0,)
         else:
             inside = (step >= linear.bands[i][0]) & (step <= linear.bands[i][1])
             terms = terms + (tl.sum(tl.where(inside, p, 0.0), 1),)
     if T.heading:
-        if WHOLE:
-            terms = terms + (mass * 0.0,)
+        if FULL:
+            terms = terms + (normalizer * 0.0,)
         else:
             terms = terms + (tl.sum(tl.where((k < linear.heading)[None, :], p, 0.0), 1),)
     if T.groups:
@@ -226,9 +226,9 @@ def best_of_many(best, s, k, T: tl.constexpr):
 
 
 @triton.jit
-def with_values(output, p, values, allowed, WHOLE: tl.constexpr, T: tl.constexpr):
+def with_values(output, p, values, allowed, FULL: tl.constexpr, T: tl.constexpr):
     """output + p · values, where NaN and inf of a blocked key stay out: its weight is 0, and 0 · NaN is NaN."""
-    if WHOLE:
+    if FULL:
         output = tl.dot(rounded(p, values, T), values, output, input_precision=T.precision)
     else:
         good = finite(values)

@@ -1,8 +1,8 @@
 """Device code that every kernel shares: tiles of rows from memory, and the scores of one tile.
 
-Scores are products of query and key, or nats: what takes their differences to exponents of two is `scoring.slope`, so
-that equal scores stay equal, and no weight is rounded at the size of its score. Knows nothing of statistics, and takes
-either orientation of a tile: whatever has an axis of queries or keys comes shaped to broadcast.
+Scores are products of query and key, or nats: what takes their differences to exponents of two is `scoring.log2_scale`,
+so that equal scores stay equal, and no weight is rounded at the size of its score. Knows nothing of statistics. Takes a
+tile with its queries or its keys along the first axis: whatever has such an axis comes shaped to broadcast.
 """
 
 from __future__ import annotations
@@ -83,23 +83,23 @@ def added(batch, head, index, q, k, scoring, keys, T: tl.constexpr):
 
 
 @triton.jit
-def scores(product, place, keys, scoring, masking, bits, WHOLE: tl.constexpr, T: tl.constexpr):
+def scores(product, place, keys, scoring, masking, bits, FULL: tl.constexpr, T: tl.constexpr):
     """Scores of one tile, given its product q·k.
 
     Args:
         place: row of the batch, head, index of the query in the call, positions q and k, first allowed key and
             the one after the last, and row and column within the tile.
         bits: where the tile's bits lie, −1 where all are set.
-        WHOLE: the mask allows every pair, and the bias cannot block.
+        FULL: the mask allows every pair, and the bias cannot block.
 
     Returns:
-        scores, −inf where blocked; the slope of softcap; what is allowed (if not WHOLE).
+        scores, −inf where blocked; the derivative of softcap; what is allowed (if not FULL).
     """
     batch, head, index, q, k, low, high, row, column = place
-    slope = 1.0
+    cap_grad = 1.0
     if T.softcap:
         bent = tanh(product * (scoring.scale / scoring.cap))
-        slope = 1.0 - bent * bent
+        cap_grad = 1.0 - bent * bent
         s = bent * scoring.cap
     elif T.bare:
         s = product
@@ -110,7 +110,7 @@ def scores(product, place, keys, scoring, masking, bits, WHOLE: tl.constexpr, T:
         bias = added(batch, head, index, q, k, scoring, keys, T)
         s += bias
         allowed = bias > -INFINITY
-    if not WHOLE:
+    if not FULL:
         there = tl.broadcast_to(k < keys, s.shape)
         if T.mask == 1:
             there = (k >= low) & (k < high)
@@ -122,4 +122,4 @@ def scores(product, place, keys, scoring, masking, bits, WHOLE: tl.constexpr, T:
             there = there & (((packed >> (column % 32)) & 1) == 1)
         allowed = there & allowed if T.blocks else there
         s = tl.where(allowed, s, -INFINITY)
-    return s, slope, allowed
+    return s, cap_grad, allowed

@@ -1,6 +1,6 @@
-"""Device code that says which tiles a program visits, whole ones and mixed ones apart. Knows no scores.
+"""Device code that says which tiles a program visits, full ones and partial ones apart. Knows no scores.
 
-A tile is whole where every pair may attend and no column of a band looks; only mixed tiles pay for either.
+A tile is full where every pair may attend and no column of a band looks; only partial tiles pay for either.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def keys_of(low, high, near_low, near_high, heading, keys, T: tl.constexpr):
         near_low, near_high: per query, the first and the last key that a band may look at.
 
     Returns:
-        six places in the order of the tiles, between which they are mixed, whole, mixed, whole and mixed.
+        six places in the order of the tiles, between which they are partial, full, partial, full and partial.
     """
     BLOCK: tl.constexpr = T.block_k
     start = tl.min(low, 0) // BLOCK
@@ -58,29 +58,29 @@ def queries_of(tile, batch, call, masking, T: tl.constexpr):
 
 
 @triton.jit
-def counted(cuts, tile, masking, WHOLE: tl.constexpr, T: tl.constexpr):
-    """Where this program's whole (or mixed) tiles begin and end, in the numbering that `tile_at` reads."""
+def counted(cuts, tile, masking, FULL: tl.constexpr, T: tl.constexpr):
+    """Where this program's full (or partial) tiles begin and end, in the numbering that `tile_at` reads."""
     start, clean, left, right, end, stop = cuts
     if T.mask == 2:
-        starts = masking.whole_starts if WHOLE else masking.mixed_starts
+        starts = masking.full_starts if FULL else masking.partial_starts
         first, last = tl.load(starts + tile), tl.load(starts + tile + 1)
     else:
-        whole = left - clean + end - right
-        first = 0 * whole
-        last = whole if WHOLE else stop - start - whole
+        full = left - clean + end - right
+        first = 0 * full
+        last = full if FULL else stop - start - full
     return first, last
 
 
 @triton.jit
-def tile_at(i, cuts, masking, WHOLE: tl.constexpr, T: tl.constexpr):
-    """The i-th whole (or mixed) tile, and where its bits lie."""
+def tile_at(i, cuts, masking, FULL: tl.constexpr, T: tl.constexpr):
+    """The i-th full (or partial) tile, and where its bits lie."""
     start, clean, left, right, end, _ = cuts
     bits = -1
     if T.mask == 2:
-        tile = tl.load((masking.whole if WHOLE else masking.mixed) + i)
-        if not WHOLE:
+        tile = tl.load((masking.full if FULL else masking.partial) + i)
+        if not FULL:
             bits = tl.load(masking.places + i)
-    elif WHOLE:
+    elif FULL:
         tile = clean + i
         tile = tl.where(tile < left, tile, tile + right - left)
     else:

@@ -34,7 +34,7 @@ static inline void fill_extras(const RegardWant& want, const Extras& extras, int
 }
 
 // The rows of one tile.
-struct Slopes {
+struct StateGrad {
   const RegardWant* want;
   const RegardGradient* gradient;
   Extras extras;
@@ -42,10 +42,10 @@ struct Slopes {
   int64_t origin;  // where the first row lies in the state; the others follow step by step
   int64_t value_dim;
   float m[TILE], rest[TILE];  // m in units of the scores, and what rounding took from it, as an exponent of two
-  float steepness;            // from a difference of scores to an exponent of two
+  float log2_scale;           // from a difference of scores to an exponent of two
   float base[TILE], entropy[TILE], squares[TILE];
-  double whole[TILE];  // base, without what depends on the panel
-  const float* rows;   // gradient of o, then one number for each extra
+  double row_base[TILE];  // base without the terms that depend on the panel
+  const float* rows;      // gradient of o, then one number for each extra
   int64_t stride;
 
   // The gradient of column `place` in row r.
@@ -55,39 +55,39 @@ struct Slopes {
 };
 
 // Reads the gradient of the tile's rows; `space` holds TILE · (value_dim + extras) floats.
-static inline void start_slopes(const Head& head, Span queries, Slopes* slopes, float* space) {
+static inline void read_state_grad(const Head& head, Span queries, StateGrad* grads, float* space) {
   const RegardCall& call = *head.call;
-  const RegardGradient& gradient = *slopes->gradient;
-  int64_t step = queries.step, extras = slopes->extras.count();
-  slopes->queries = queries;
+  const RegardGradient& gradient = *grads->gradient;
+  int64_t step = queries.step, extras = grads->extras.count();
+  grads->queries = queries;
   double unit = head.unit();
-  slopes->steepness = head.slope();
-  slopes->origin = (head.batch * call.heads + head.head) * call.queries + queries.first - call.offset;
+  grads->log2_scale = head.log2_scale();
+  grads->origin = (head.batch * call.heads + head.head) * call.queries + queries.first - call.offset;
   for (int64_t r = 0; r < queries.count; r++) {
-    int64_t at = slopes->origin + r * step;
+    int64_t at = grads->origin + r * step;
     double m = gradient.m[at];
     double l = gradient.l ? gradient.l[at] : 0, u = gradient.u ? gradient.u[at] : 0;
     float score = (float)(m / unit);
-    slopes->m[r] = m == -INF ? INF : score;  // an empty row weighs 2^(−inf) = 0
-    slopes->rest[r] = m == -INF ? 0 : (float)rounded_off(m, score, unit);
-    slopes->whole[r] = l + u;
-    slopes->base[r] = (float)(l + u);
-    slopes->entropy[r] = (float)(u * LN2_EXACT);
-    slopes->squares[r] = gradient.r ? (float)(2 * gradient.r[at]) : 0;
+    grads->m[r] = m == -INF ? INF : score;  // an empty row weighs 2^(−inf) = 0
+    grads->rest[r] = m == -INF ? 0 : (float)rounded_off(m, score, unit);
+    grads->row_base[r] = l + u;
+    grads->base[r] = (float)(l + u);
+    grads->entropy[r] = (float)(u * LN2_EXACT);
+    grads->squares[r] = gradient.r ? (float)(2 * gradient.r[at]) : 0;
   }
-  slopes->rows = gradient.o ? gradient.o + slopes->origin * slopes->value_dim : nullptr;
-  slopes->stride = step * slopes->value_dim;
+  grads->rows = gradient.o ? gradient.o + grads->origin * grads->value_dim : nullptr;
+  grads->stride = step * grads->value_dim;
   if (!extras) return;
-  int64_t width = slopes->value_dim + extras;
+  int64_t width = grads->value_dim + extras;
   for (int64_t r = 0; r < queries.count; r++) {
     float* to = space + r * width;
-    for (int64_t d = 0; d < slopes->value_dim; d++) to[d] = slopes->rows[r * slopes->stride + d];
-    to += slopes->value_dim + slopes->extras.moments + slopes->extras.squares;
-    if (slopes->extras.first) *to++ = (float)slopes->column(r, slopes->want->first);
-    for (int64_t i = 0; i < slopes->extras.groups; i++) to[i] = (float)slopes->column(r, slopes->want->group[i]);
+    for (int64_t d = 0; d < grads->value_dim; d++) to[d] = grads->rows[r * grads->stride + d];
+    to += grads->value_dim + grads->extras.moments + grads->extras.squares;
+    if (grads->extras.first) *to++ = (float)grads->column(r, grads->want->first);
+    for (int64_t i = 0; i < grads->extras.groups; i++) to[i] = (float)grads->column(r, grads->want->group[i]);
   }
-  slopes->rows = space;
-  slopes->stride = width;
+  grads->rows = space;
+  grads->stride = width;
 }
 
 // 1 where all keys are at or before all queries, −1 where at or after, 0 where the diagonal passes between them.
@@ -98,44 +98,44 @@ static inline int side(Span queries, Span keys) {
 
 // Terms of position, its square and distance, as a polynomial from the panel's first key on: the terms of a position have
 // one sign, so floats keep their precision, however long the sequence. `queries` are those of the tile from row `skip` on.
-static inline void aim(Slopes* slopes, Span keys, Span queries, int64_t skip, float* space) {
-  const RegardWant& want = *slopes->want;
-  if (!slopes->extras.moments) return;
+static inline void add_panel_terms(StateGrad* grads, Span keys, Span queries, int64_t skip, float* space) {
+  const RegardWant& want = *grads->want;
+  if (!grads->extras.moments) return;
   double step = (double)keys.step, first = (double)keys.first;
   int sign = side(queries, keys);
   for (int64_t r = skip; r < skip + queries.count; r++) {
-    double position = want.position >= 0 ? slopes->column(r, want.position) : 0;
-    double square = want.square >= 0 ? slopes->column(r, want.square) : 0;
-    double distance = want.distance >= 0 ? sign * slopes->column(r, want.distance) : 0;
-    double query = (double)(slopes->queries.first + r * slopes->queries.step);
-    float* to = space + r * slopes->stride + slopes->value_dim;
-    slopes->base[r] = (float)(slopes->whole[r] + (position + square * first) * first + distance * (query - first));
+    double position = want.position >= 0 ? grads->column(r, want.position) : 0;
+    double square = want.square >= 0 ? grads->column(r, want.square) : 0;
+    double distance = want.distance >= 0 ? sign * grads->column(r, want.distance) : 0;
+    double query = (double)(grads->queries.first + r * grads->queries.step);
+    float* to = space + r * grads->stride + grads->value_dim;
+    grads->base[r] = (float)(grads->row_base[r] + (position + square * first) * first + distance * (query - first));
     to[0] = (float)(step * (position + 2 * square * first - distance));
-    if (slopes->extras.squares) to[1] = (float)(step * step * square);
+    if (grads->extras.squares) to[1] = (float)(step * step * square);
   }
 }
 
-// Adds what depends on query and key in a way of its own: bands, and distances where the diagonal passes. `slope` and
+// Adds what depends on query and key in a way of its own: bands, and distances where the diagonal passes. `grad` and
 // `queries` are those of the tile from row `skip` on.
-static inline void add_near(const Slopes& slopes, Span keys, Span queries, int64_t skip, float* slope) {
-  const RegardWant& want = *slopes.want;
-  if (!slopes.gradient->c) return;
+static inline void add_near(const StateGrad& grads, Span keys, Span queries, int64_t skip, float* grad) {
+  const RegardWant& want = *grads.want;
+  if (!grads.gradient->c) return;
   int64_t last_key = keys.first + (keys.count - 1) * keys.step;
   int64_t last_query = queries.first + (queries.count - 1) * queries.step;
   if (want.distance >= 0 && side(queries, keys) == 0)
     for (int64_t r = 0; r < queries.count; r++) {
-      float factor = (float)slopes.column(skip + r, want.distance), ahead = (float)(queries.first + r * queries.step - keys.first);
-      for (int64_t x = 0; x < PANEL; x++) slope[r * PANEL + x] += factor * __builtin_fabsf(ahead - (float)(x * keys.step));
+      float factor = (float)grads.column(skip + r, want.distance), ahead = (float)(queries.first + r * queries.step - keys.first);
+      for (int64_t x = 0; x < PANEL; x++) grad[r * PANEL + x] += factor * __builtin_fabsf(ahead - (float)(x * keys.step));
     }
   for (int64_t i = 0; i < want.bands; i++) {
     int64_t low = want.band_low[i], high = want.band_high[i];
     if (keys.first - last_query > high || last_key - queries.first < low) continue;
     for (int64_t r = 0; r < queries.count; r++) {
-      float factor = (float)slopes.column(skip + r, want.band[i]);
+      float factor = (float)grads.column(skip + r, want.band[i]);
       int64_t away = keys.first - queries.first - r * queries.step;
       for (int64_t x = 0; x < PANEL; x++) {
         int64_t difference = away + x * keys.step;
-        slope[r * PANEL + x] += low <= difference && difference <= high ? factor : 0.0f;
+        grad[r * PANEL + x] += low <= difference && difference <= high ? factor : 0.0f;
       }
     }
   }

@@ -6,27 +6,27 @@
 namespace REGARD_ISA {
 
 #if REGARD_LANES == 16 || defined(__aarch64__)
-constexpr int ACROSS = 4;  // vectors of a row at once; with TURNED rows 24 of 32 registers accumulate
+constexpr int ACROSS = 4;  // vectors of a row at once; with TRANSPOSED_ROWS 24 of 32 registers accumulate
 #else
 constexpr int ACROSS = 2;  // 12 of 16
 #endif
-constexpr int TURNED = 6;
+constexpr int TRANSPOSED_ROWS = 6;
 
 // sums[row][d] += Σ_j weights[row][j] · rows[j][d] for `VECTORS` vectors of d, of which sums hold `width` numbers, and
-// the first `count` of TURNED rows.
+// the first `count` of TRANSPOSED_ROWS rows.
 template <int VECTORS>
-REGARD_INLINE void product_turned(const float* weights, const float* rows, int64_t stride, int64_t terms, int64_t count,
+REGARD_INLINE void product_transposed(const float* weights, const float* rows, int64_t stride, int64_t terms, int64_t count,
                                   int64_t width, float* sums, int64_t sums_stride) {
-  vf total[TURNED][VECTORS] = {};
+  vf total[TRANSPOSED_ROWS][VECTORS] = {};
   for (int64_t j = 0; j < terms; j++) {
     vf row[VECTORS];
     REGARD_UNROLL for (int c = 0; c < VECTORS; c++) row[c] = load(rows + j * stride + c * LANES);
-    REGARD_UNROLL for (int r = 0; r < TURNED; r++) {
+    REGARD_UNROLL for (int r = 0; r < TRANSPOSED_ROWS; r++) {
       vf weight = splat(weights[r * PANEL + j]);
       REGARD_UNROLL for (int c = 0; c < VECTORS; c++) total[r][c] += weight * row[c];
     }
   }
-  REGARD_UNROLL for (int r = 0; r < TURNED; r++) {
+  REGARD_UNROLL for (int r = 0; r < TRANSPOSED_ROWS; r++) {
     if (r >= count) return;
     REGARD_UNROLL for (int c = 0; c < VECTORS; c++) {
       float* at = sums + r * sums_stride + c * LANES;
@@ -40,7 +40,7 @@ template <int VECTORS>
 struct Across {
   static inline void add(int64_t vectors, const float* weights, const float* rows, int64_t stride, int64_t terms,
                          int64_t count, int64_t width, float* sums, int64_t sums_stride) {
-    if (vectors == VECTORS) product_turned<VECTORS>(weights, rows, stride, terms, count, width, sums, sums_stride);
+    if (vectors == VECTORS) product_transposed<VECTORS>(weights, rows, stride, terms, count, width, sums, sums_stride);
     else Across<VECTORS - 1>::add(vectors, weights, rows, stride, terms, count, width, sums, sums_stride);
   }
 };
@@ -50,12 +50,12 @@ struct Across<0> {
 };
 
 // sums[count][width] += weights[count][terms ≤ PANEL] · rows[terms][width]: the product with the lanes summed over. Rows
-// are aligned and filled up to whole vectors; of the weights whole blocks of TURNED rows are read.
-static inline void add_turned(const float* weights, int64_t count, const float* rows, int64_t stride, int64_t terms,
+// are aligned and filled up to whole vectors; of the weights whole blocks of TRANSPOSED_ROWS rows are read.
+static inline void add_transposed(const float* weights, int64_t count, const float* rows, int64_t stride, int64_t terms,
                               int64_t width, float* sums, int64_t sums_stride) {
   for (int64_t d = 0; d < width; d += ACROSS * LANES) {
     int64_t vectors = (width - d + LANES - 1) / LANES;
-    for (int64_t r = 0; r < count; r += TURNED)
+    for (int64_t r = 0; r < count; r += TRANSPOSED_ROWS)
       Across<ACROSS>::add(vectors < ACROSS ? vectors : ACROSS, weights + r * PANEL, rows + d, stride, terms, count - r,
                           width - d, sums + r * sums_stride + d, sums_stride);
   }
