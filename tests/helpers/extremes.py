@@ -91,6 +91,7 @@ class Bounds:
         low, high: of the weights.
         broken: rows with a score that is NaN or +inf, whose numbers are NaN. wild: rows with a score that float32 may
             not hold, of which nothing but the laws is known. empty: rows with nothing to attend.
+        least: a weight below it is none when it is multiplied by a value.
     """
 
     scores: Tensor
@@ -101,10 +102,15 @@ class Bounds:
     broken: Tensor
     wild: Tensor
     empty: Tensor
+    least: float
 
 
-def bounds(case: Case) -> Bounds:
-    """The bounds of a call in its own precision."""
+def bounds(case: Case, weights: torch.dtype = torch.float32) -> Bounds:
+    """The bounds of a call in its own precision.
+
+    Args:
+        case: the call. weights: the narrowest type that an engine may multiply weights by values in.
+    """
     keys, spec = case.key.shape[2], case.spec
     exact = torch.float64 if case.query.dtype == torch.float64 else torch.float32
     query, key = case.query.double(), case.key.double()
@@ -130,11 +136,14 @@ def bounds(case: Case) -> Bounds:
     move = torch.where(scores.isfinite(), move, 0.0)
     there = ~(broken | empty)[..., None]
     scores = torch.where(there, torch.cat([own, scores[..., keys:]], -1), 0.0)
-    low, weights, high = (
+    low, middle, high = (
         _share(scores, a, b) for a, b in ((-move, move), (move * 0, move * 0), (move, -move))
     )
     zero = torch.where(there, 1.0, 0.0)
-    return Bounds(scores, allowed, low * zero, weights * zero, high * zero, broken, outside.any(-1), empty)
+    # Half precision goes on below its least normal number, with ever fewer digits.
+    least = 2**-24 if weights == torch.float16 else torch.finfo(weights).tiny
+    shares = (share * zero for share in (low, middle, high))
+    return Bounds(scores, allowed, *shares, broken, outside.any(-1), empty, least)
 
 
 def _share(scores: Tensor, own: Tensor, others: Tensor) -> Tensor:
@@ -210,7 +219,7 @@ def _within(
 def _numbers(got: dict[str, Tensor], top: Any, case: Case, known: Bounds) -> list[str]:
     """Row statistics between what the bounds of the weights give."""
     keys = case.key.shape[2]
-    low, w, high = (t[..., :keys] for t in (known.low, known.weights, known.high))
+    low, high = (t[..., :keys] for t in (known.low, known.high))
     every = known.low, known.high
     exact = torch.float64 if case.query.dtype == torch.float64 else torch.float32
     eps, where = 32 * torch.finfo(exact).eps, ~(known.wild | known.broken | known.empty)
@@ -229,13 +238,12 @@ def _numbers(got: dict[str, Tensor], top: Any, case: Case, known: Bounds) -> lis
         result += _within(name, got[name], (low * members).sum(-1), (high * members).sum(-1), room, where)
     if case.keywords.get("sink_logit") is not None:
         result += _within("sink", got["sink"], known.low[..., keys], known.high[..., keys], room, where)
-    return result + _output_faults(got["output"], case, low, w, high, where)
+    return result + _output_faults(got["output"], case, known, where)
 
 
-def _output_faults(
-    output: Tensor, case: Case, low: Tensor, w: Tensor, high: Tensor, where: Tensor
-) -> list[str]:
+def _output_faults(output: Tensor, case: Case, known: Bounds, where: Tensor) -> list[str]:
     """The output, where every value that it may meet is finite."""
+    low, w, high = (t[..., : case.key.shape[2]] for t in (known.low, known.weights, known.high))
     value = repeat_heads(case.value.double(), case.query.shape[1] // case.key.shape[1])
     bad = (~value.isfinite()).any(-1).any(-1)
     value = value.nan_to_num(0.0, 0.0, 0.0)
@@ -245,7 +253,7 @@ def _output_faults(
     # 16-bit weights on their way to the output, and sums that begin with the largest of the values
     # below the least normal number a weight is none, and so is an output, but for its last place
     least = (
-        torch.finfo(torch.float32).tiny * value.abs().sum(-2, keepdim=True)
+        known.least * value.abs().sum(-2, keepdim=True)
         + torch.finfo(output.dtype).tiny * eps
     )
     room = (2 * eps + exact) * (w @ value.abs()) + spread * (1 + 4 * eps) + exact * 1e-30 + least
