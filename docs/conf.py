@@ -96,13 +96,20 @@ def write_cards(app: Any) -> None:
     """A page for each card that lies beside trained weights, with its pictures."""
     CARDS.mkdir(exist_ok=True)
     for name, card in cards().items():
-        lines = [f"```{{include}} ../../{card.relative_to(ROOT)}", ":relative-images:", ":relative-docs: .", "```", ""]
+        lines = [
+            f"```{{include}} ../../{card.relative_to(ROOT)}",
+            ":relative-images:",
+            ":relative-docs: .",
+            "```",
+            "",
+        ]
         (CARDS / f"{name}.md").write_text("\n".join(lines))
 
 
 def cards() -> dict[str, Path]:
     """Where the cards are, by the names of their pages."""
-    found = {path.parents[1].name: path for path in sorted(ROOT.glob("src/**/trained/CARD.md"))}
+    trained = ROOT / "packages" / "regard-tasks" / "src" / "regard_tasks"
+    found = {path.parent.name: path for path in sorted(trained.glob("*/CARD.md"))}
     return found | {"embedded": ROOT / "src/regard/embedded/CARD.md"}
 
 

@@ -1,5 +1,6 @@
-"""Check the built site: `python scripts/check_site.py build/docs`. Every link within it leads to a page and a place on it,
-and no page loads anything from elsewhere.
+"""Check the built site: `python scripts/check_site.py build/docs`.
+
+Every link within it leads to a page and a place on it, and no page loads anything from elsewhere.
 """
 
 from __future__ import annotations

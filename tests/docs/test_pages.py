@@ -36,7 +36,9 @@ def test_every_error_class_has_its_section():
 
 def anchors(text):
     """The anchors of a page's headings, as GitHub and MyST make them."""
-    headings = re.findall(r"^#{1,6} (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    headings = re.findall(
+        r"^#{1,6} (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE
+    )
     plain = (re.sub(r"[`*]|\[|\]\([^)]*\)", "", heading).strip().lower() for heading in headings)
     return {re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain}
 
@@ -62,7 +64,11 @@ def test_links_lead_somewhere(page):
 
 def test_a_broken_link_is_found():
     text = "# Here\n[a](errors.md) [b](nowhere.md) [c](#here) [d](#there) [e](errors.md#maskerror) [f](errors.md#none)"
-    assert broken(DOCS / "index.md", text.replace("#here", "errors.md#errors")) == ["nowhere.md", "#there", "errors.md#none"]
+    assert broken(DOCS / "index.md", text.replace("#here", "errors.md#errors")) == [
+        "nowhere.md",
+        "#there",
+        "errors.md#none",
+    ]
 
 
 def test_every_page_is_in_the_table_of_contents():
@@ -70,8 +76,12 @@ def test_every_page_is_in_the_table_of_contents():
     for index in DOCS.rglob("index.md"):
         for block in pages.blocks(index):
             if block.language == "{toctree}":
-                entries = [line.split("<")[-1].rstrip(">") for line in block.text.split() if not line.startswith(":")]
+                entries = [
+                    line.split("<")[-1].rstrip(">") for line in block.text.split() if not line.startswith(":")
+                ]
                 listed |= {str((index.parent / entry).relative_to(DOCS)) for entry in entries}
-    sources = [path for path in DOCS.rglob("*") if path.suffix in (".md", ".ipynb") and "cards" not in path.parts]
+    sources = [
+        path for path in DOCS.rglob("*") if path.suffix in (".md", ".ipynb") and "cards" not in path.parts
+    ]
     there = {str(path.relative_to(DOCS).with_suffix("")) for path in sources} - {"index"}
     assert there - listed == set()

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-FENCE = re.compile(r"^(?P<ticks>`{3,}|:{3,})(?P<language>\S*)[^\n]*\n(?P<body>.*?)^(?P=ticks)\s*$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(
+    r"^(?P<ticks>`{3,}|:{3,})(?P<language>\S*)[^\n]*\n(?P<body>.*?)^(?P=ticks)\s*$", re.MULTILINE | re.DOTALL
+)
 NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
@@ -29,7 +31,11 @@ def pages() -> list[Path]:
     """Every page that a stranger reads, in the order of their names; without what is written by machines."""
     written = {"breadth.md", "statistics.md"}
     docs = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "cards" not in path.parts]
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(path for path in docs if path.name not in written)]
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(path for path in docs if path.name not in written),
+    ]
 
 
 def notebooks() -> list[Path]:
@@ -43,7 +49,8 @@ def blocks(page: Path) -> list[Block]:
     if page.suffix == ".ipynb":
         cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
         return [
-            Block("python", "".join(cell["source"]), 1, tuple(cell["metadata"].get("tags", ()))) for cell in cells
+            Block("python", "".join(cell["source"]), 1, tuple(cell["metadata"].get("tags", ())))
+            for cell in cells
         ]
     return [
         Block(match["language"], match["body"], text.count("\n", 0, match.start()) + 2)
@@ -66,7 +73,9 @@ def run(page: Path, parameters: Mapping[str, Any] | None = None) -> dict[str, An
     for block in blocks(page):
         if block.language == "text" and printed is not None:
             where = f"{page.name}:{block.line}"
-            assert alike(printed, block.text), f"{where} shows\n{block.text}\nand what was printed is\n{printed}"
+            assert alike(printed, block.text), (
+                f"{where} shows\n{block.text}\nand what was printed is\n{printed}"
+            )
         printed = None
         if block.language == "python":
             printed = execute(block, page, namespace)

@@ -10,6 +10,7 @@ LOCAL = {"regard", "house", "conftest", "benchmarks", "lessons", "scripts"}
 RUN_NOT_IMPORTED = {
     *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist"),
     *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel"),
+    *("sphinx", "myst-nb", "furo"),
 }
 
 
