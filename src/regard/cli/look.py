@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from os.path import isdir
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,8 +41,8 @@ def look(
     model: Annotated[
         str | None,
         typer.Argument(
-            help=f"A task ({', '.join(LOOKS)}), a local folder or a Hugging Face name; "
-            "without one, the embedded model."
+            help=f"A task ({', '.join(LOOKS)}), a local folder, a Hugging Face name, or a text in quotation "
+            "marks for the embedded model, which also reads an example where nothing is given."
         ),
     ] = None,
     text: Annotated[
@@ -66,16 +68,19 @@ def look(
             raise ArgumentError(
                 f"--device must be left out for a task, whose models are small, got {device!r}"
             )
-        looked = answers.told(console, model, answers.given(text, file), only, to)
-        _told(console, looked.record, report, record, looked.figures)
+        result = answers.show(console, model, answers.given(text, file), only, to)
+        _report(console, result.record, report, record, result.figures)
         if figures is not None:
-            _figures(console, [("attention", figure) for _, figure in looked.figures], figures)
+            _figures(console, _named(result.figures), figures)
         return
     if only is not None or to is not None:
         raise ArgumentError(
             f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKS)}"
         )
-    model = None if model == "language" else model
+    if text is None and _is_text(model):
+        model, text = None, model
+    if model == "language":
+        model = None
     words = _text(text, file)
     with _progress(console, "loading the model") as bar:
         bar.add_task("loading", total=None)
@@ -88,14 +93,21 @@ def look(
         seen.info["model"] = reader.name
     seen.info["text"] = words[:2000]
     _print(console, seen)
-    _told(console, seen, report, record)
+    _report(console, seen, report, record)
     if figures is not None:
         from regard.cli.figures import of_record
 
         _figures(console, of_record(seen), figures)
 
 
-def _told(
+def _named(figures: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The figures of a task, each with the name of its file."""
+    if len(figures) == 1:
+        return [("attention", figures[0][1])]
+    return [(f"attention-{number}", figure) for number, (_, figure) in enumerate(figures, 1)]
+
+
+def _report(
     console: Console, seen: Record, report: Path, record: Path | None, figures: Sequence[tuple[str, Any]] = ()
 ) -> None:
     """Write the report, and the record where it is wanted."""
@@ -104,6 +116,11 @@ def _told(
         seen.save(record)
         console.print(f"The record: {record}")
     console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
+
+
+def _is_text(model: str | None) -> bool:
+    """Whether what stands in the place of a model is a text: no model's name and hardly a folder's has a blank."""
+    return model is not None and re.search(r"\s", model) is not None and not isdir(model)
 
 
 def _text(text: str | None, file: Path | None) -> str:

@@ -150,7 +150,8 @@ def _why(name: str, local: bool, error: Exception) -> str:
         return f"the model in {name!r} cannot be loaded: {_first_line(error)}"
     return (
         f"the model must be a local folder or a name that Hugging Face knows: there is no folder {name!r} here, "
-        f"and it could not be fetched ({_first_line(error)})"
+        f"and it could not be fetched ({_first_line(error)}); if it is a text for the embedded model: "
+        f"regard look language {name!r}"
     )
 
 
