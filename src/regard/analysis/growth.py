@@ -107,7 +107,9 @@ def exponent(lengths: Sequence[int], values: Sequence[float], *, longest: int | 
         )
     if lengths[0] < 1 or min(values) <= 0:
         raise ArgumentError(f"lengths and values must be positive, got {list(lengths)} and {list(values)}")
-    count = max(3, -(-len(lengths) // 2)) if longest is None else longest
+    count = longest
+    if longest is None:
+        count = max(3, -(-len(lengths) // 2))
     if count < 2:
         raise ArgumentError(f"longest must be at least 2, got {longest}")
     x, y = ([math.log(number) for number in numbers[-count:]] for numbers in (lengths, values))
@@ -115,7 +117,9 @@ def exponent(lengths: Sequence[int], values: Sequence[float], *, longest: int | 
     spread = sum((a - middle) ** 2 for a in x)
     power = sum((a - middle) * (b - level) for a, b in zip(x, y, strict=True)) / spread
     rest = sum((b - level - power * (a - middle)) ** 2 for a, b in zip(x, y, strict=True))
-    error = math.sqrt(rest / (len(x) - 2) / spread) if len(x) > 2 else math.inf
+    error = math.inf
+    if len(x) > 2:
+        error = math.sqrt(rest / (len(x) - 2) / spread)
     return Exponent(power, error, tuple(lengths[-count:]))
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 
 from regard import embedded, files
@@ -127,13 +127,17 @@ def _text(text: str | None, file: Path | None) -> str:
     if text is not None and file is not None:
         raise ArgumentError("the text must come from the command line or from --file, got both")
     if file is None:
-        return embedded.TEXT if text is None else text
+        if text is None:
+            return embedded.TEXT
+        return text
     return answers.read(file)
 
 
 def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
     count = encoded["input_ids"].shape[1]
-    keep: Literal["vectors", "statistics"] = "vectors" if count <= EXACT else "statistics"
+    keep: Literal["vectors", "statistics"] = "statistics"
+    if count <= EXACT:
+        keep = "vectors"
     with _progress(console, "preparing") as bar:
         bar.add_task("preparing", total=None)
         inputs = reader.inputs(encoded)
@@ -144,8 +148,9 @@ def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
         bar.add_task("reading", total=reader.layers or None)
         reader.run(inputs)
     read = reader.tokens(inputs["input_ids"][0])
-    record.tokens = [reader.tokens(inputs["decoder_input_ids"][0]) if reader.answers else read]
-    record.source_tokens = [read] if reader.answers else None
+    record.tokens, record.source_tokens = [read], None
+    if reader.answers:
+        record.tokens, record.source_tokens = [reader.tokens(inputs["decoder_input_ids"][0])], [read]
     return record
 
 
@@ -163,7 +168,9 @@ class _Calls(TextColumn):
 
 
 def _progress(console: Console, what: str, record: Record | None = None) -> Progress:
-    parts = [SpinnerColumn(), TextColumn(what), BarColumn(), *([] if record is None else [_Calls(record)])]
+    parts: list[ProgressColumn] = [SpinnerColumn(), TextColumn(what), BarColumn()]
+    if record is not None:
+        parts.append(_Calls(record))
     return Progress(*parts, console=console, transient=True)
 
 
@@ -184,7 +191,9 @@ def _print(console: Console, record: Record) -> None:
     for name in ("layer", *(["kind"] if several else []), "head", *shown.values()):
         table.add_column(name, justify="left" if name in ("layer", "kind") else "right", no_wrap=True)
     for label, (_, row) in zip(labels[:LINES], heads.head(LINES).iterrows(), strict=True):
-        kind = [row["kind"]] if several else []
+        kind = []
+        if several:
+            kind = [row["kind"]]
         table.add_row(label, *kind, str(row["head"]), *(f"{row[name]:.2f}" for name in shown))
     console.print(table)
     if len(heads) > LINES:

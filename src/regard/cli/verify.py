@@ -105,7 +105,9 @@ def verify(
     for name in ORDER:
         table.add_column(name, justify="right" if name in ("error", "budget") else "left")
     for line in errors if full else _worst(errors):
-        mark = "ok" if line.within else "[red]too large[/red]"
+        mark = "[red]too large[/red]"
+        if line.within:
+            mark = "ok"
         table.add_row(
             line.engine,
             line.precision,
@@ -180,7 +182,9 @@ def _compare(case: str, precision: str, call: Call, device: str) -> Iterator[Err
 def _runners() -> Iterator[tuple[ModuleType, str]]:
     """Every engine, with each of its builds that computes right here; without any, alone: it will say why."""
     for engine in ENGINES:
-        builds = engine.builds() if hasattr(engine, "builds") else {}
+        builds = {}
+        if hasattr(engine, "builds"):
+            builds = engine.builds()
         running = [name for name, (_, runs) in builds.items() if runs]
         for build in [name for name in running if engine.verdict(name).good] or [""]:
             yield engine, build
@@ -189,7 +193,9 @@ def _runners() -> Iterator[tuple[ModuleType, str]]:
 def _trials() -> Iterator[str]:
     """What each build of an engine did in its trial, a line for each engine that has builds."""
     for engine in ENGINES:
-        builds = engine.builds() if hasattr(engine, "builds") else {}
+        builds = {}
+        if hasattr(engine, "builds"):
+            builds = engine.builds()
         told = [
             f"{name} {engine.verdict(name).said if runs else 'not for this processor'}"
             for name, (_, runs) in builds.items()
@@ -283,7 +289,9 @@ def _moved(call: Call, device: str) -> Call:
     def move(item: Any) -> Any:
         if isinstance(item, Bias) and item.parameter is not None:
             return item.with_values(item.parameter.to(device))
-        return item.to(device) if isinstance(item, Tensor) else item
+        if isinstance(item, Tensor):
+            return item.to(device)
+        return item
 
     try:
         query, key, value = (t.to(device) for t in call.tensors)
@@ -298,7 +306,11 @@ def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> 
     moved = _moved(call, device)
     leaves = [t.detach().requires_grad_() for t in moved.tensors]
     names = [name for name in regard.statistics.TABLE if name not in refused]
-    grid, top = None if "map" in refused else GRID, 0 if "top" in refused else TOP
+    grid, top = GRID, TOP
+    if "map" in refused:
+        grid = None
+    if "top" in refused:
+        top = 0
     found = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)
     rows = {name: getattr(found, name) for name in ("output", *names)}
     rows |= moved.pulled(rows, leaves)
@@ -307,7 +319,9 @@ def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> 
     if found.top is not None:
         rows |= {"top": found.top.weights, "top keys": found.top.keys}
     seen = {name: tensor.detach().cpu() for name, tensor in rows.items()}
-    return seen, 0 if found.map is None else found.map.cell
+    if found.map is None:
+        return seen, 0
+    return seen, found.map.cell
 
 
 def _dense(call: Call, dtype: torch.dtype, cell: int, names: Collection[str]) -> Numbers:
@@ -336,7 +350,10 @@ def _error(
     size = float(truth.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
     if statistic == "spread":  # the root of a difference of moments: rounding enters under the root
         seen, truth, naive = seen.double().square(), truth.square(), naive.double().square()
-        size = float(_FEW[1][2] ** 2 if case == "few queries" else _MANY[1][2] ** 2)
+        keys = _MANY[1][2]
+        if case == "few queries":
+            keys = _FEW[1][2]
+        size = float(keys**2)
     rounding = ROUNDING * torch.finfo(statistics_dtype(dtype)).eps
     if dtype == torch.float64:  # the naive computation is the truth itself: rounding is all there is
         rounding *= 16

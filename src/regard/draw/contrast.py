@@ -30,7 +30,7 @@ def contrast(
         marks: for each row and each column but the first, whether it is right; None: not known.
         title: written above. note: written below, small.
     """
-    texts = [[labels.visible(cell)[:LONGEST] if cell else "–" for cell in row] for row in rows]
+    texts = [[labels.visible(cell or "–")[:LONGEST] for cell in row] for row in rows]
     columns = list(zip(header, *texts, strict=True))
     widths = [
         max(style.measure(text, style.BODY, True)[0] for text in column) / style.POINTS for column in columns
@@ -43,13 +43,15 @@ def contrast(
         style.write_at(figure, left, top + LINE / 2, name, color=style.MUTED, va="center", bold=True)
         for row, text in enumerate(column):
             middle = top + (row + 1.5) * LINE
-            mark = marks[row][number - 1] if number else None
+            mark = None
+            if number:
+                mark = marks[row][number - 1]
             color = style.INK
             if mark is not None:
-                color = style.PALETTE[2] if mark else style.PALETTE[1]
-                style.write_at(
-                    figure, left - SIGN, middle, YES if mark else NO, color=color, va="center", bold=True
-                )
+                sign, color = NO, style.PALETTE[1]
+                if mark:
+                    sign, color = YES, style.PALETTE[2]
+                style.write_at(figure, left - SIGN, middle, sign, color=color, va="center", bold=True)
             style.write_at(figure, left, middle, text, color=color, va="center")
         left += widths[number] + GAP + SIGN
     return figure

@@ -86,7 +86,9 @@ def wrap(text: str, width: float, size: float, bold: bool = False) -> str:
     for paragraph in text.split("\n"):
         line = ""
         for word in paragraph.split(" "):
-            longer = f"{line} {word}" if line else word
+            longer = word
+            if line:
+                longer = f"{line} {word}"
             if line and measure(longer, size, bold)[0] > width:
                 lines.append(line)
                 longer = word
@@ -107,8 +109,12 @@ def sheet(width: float, height: float, *, title: str = "", note: str = "") -> tu
     agg = require("matplotlib.backends.backend_agg", extra="draw")
     inside = (width - 2 * MARGIN) * POINTS
     above, below = wrap(title, inside, TITLE, bold=True), wrap(note, inside, SMALL)
-    over = (above.count("\n") + 1) * TITLE * 1.3 / POINTS + 0.12 if title else 0.0
-    under = (below.count("\n") + 1) * SMALL * 1.35 / POINTS + 0.12 if note else 0.0
+    over = 0.0
+    if title:
+        over = (above.count("\n") + 1) * TITLE * 1.3 / POINTS + 0.12
+    under = 0.0
+    if note:
+        under = (below.count("\n") + 1) * SMALL * 1.35 / POINTS + 0.12
     total = MARGIN + over + height + under + MARGIN
     figure = figures.Figure(figsize=(width, total), dpi=DPI, facecolor="white", layout="none")
     agg.FigureCanvasAgg(figure)

@@ -43,7 +43,9 @@ def changes(history: History) -> list[Change]:
     for place, layer in enumerate(names(history)):
         own = [name for name in shares if _tells(history, name, place)]
         for head in range(history.layers[place].heads):
-            entropy = None if measure is None else ends(history, measure, place, head)
+            entropy = None
+            if measure is not None:
+                entropy = ends(history, measure, place, head)
             share = {name: ends(history, name, place, head) for name in own}
             known = [name for name in own if not np.isnan(share[name]).any()]
             most = max(known, key=lambda name: abs(share[name][1] - share[name][0]), default="")

@@ -36,14 +36,20 @@ class Setting:
     device: str = "cpu"
 
     def __str__(self) -> str:
-        kind = "causal" if self.causal else "full"
-        type_ = "" if self.dtype == torch.float32 else f", {str(self.dtype).removeprefix('torch.')}"
+        kind = "full"
+        if self.causal:
+            kind = "causal"
+        type_ = ""
+        if self.dtype != torch.float32:
+            type_ = f", {str(self.dtype).removeprefix('torch.')}"
         return f"{kind}, n {self.length}, dim {self.dim}{type_}"
 
     @property
     def mask(self) -> Mask | None:
         """As Regard takes it."""
-        return regard.causal() if self.causal else None
+        if self.causal:
+            return regard.causal()
+        return None
 
     @property
     def pairs(self) -> int:

@@ -41,7 +41,9 @@ def label(engine: str) -> str:
     """An engine's name, with the build that it runs where it has several."""
     build = next((getattr(e, "build", None) for e in ENGINES if e.name == engine), None)
     try:
-        return f"{engine} ({build()})" if build else engine
+        if build:
+            return f"{engine} ({build()})"
+        return engine
     except (IndexError, RuntimeError):
         return engine
 
@@ -52,7 +54,9 @@ def memory_kib(field: str) -> int:
     Raises:
         RuntimeError: this kernel does not report it.
     """
-    lines = STATUS.read_text().splitlines() if STATUS.exists() else []
+    lines = []
+    if STATUS.exists():
+        lines = STATUS.read_text().splitlines()
     for line in lines:
         if line.startswith(field + ":"):
             return int(line.split()[1])
@@ -80,7 +84,9 @@ def peak(run: Callable[[], object], device: str = "cpu") -> int | None:
 def _processor() -> tuple[str, set[str]]:
     """The processor's names and instruction sets, from Linux; empty elsewhere."""
     facts = Path("/proc/cpuinfo")
-    lines = [line.partition(":") for line in facts.read_text().splitlines()] if facts.exists() else []
+    lines = []
+    if facts.exists():
+        lines = [line.partition(":") for line in facts.read_text().splitlines()]
     names = {value.strip() for name, _, value in lines if name.strip() == "model name"}
     flags = {
         flag for name, _, value in lines if name.strip() in ("flags", "Features") for flag in value.split()
