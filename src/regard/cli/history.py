@@ -118,11 +118,11 @@ def _print(console: Console, name: str, part: Part) -> None:
     table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("layer", "head", "entropy", "share that changed most"):
         table.add_column(heading, justify="right" if heading == "head" else "left", no_wrap=True)
-    told = words(history.statistics, history.parameters)
+    descriptions = words(history.statistics, history.parameters)
     for each in found[:LINES]:
         most = "–"
         if each.name:
-            most = f"{told[each.name]['title']} {_from_to(each.share)}"
+            most = f"{descriptions[each.name]['title']} {_from_to(each.share)}"
         table.add_row(each.layer, str(each.head), _from_to(each.entropy) if each.entropy else "–", most)
     console.print(table)
     if len(found) > LINES:
@@ -131,7 +131,7 @@ def _print(console: Console, name: str, part: Part) -> None:
 
 def _explain(console: Console, parts: list[Part]) -> None:
     """What the numbers of the tables mean."""
-    told: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for history in (part.history for part in parts):
         meant = words(history.statistics, history.parameters)
         for name in (entropy_of(history), *(each.name for each in changes(history))):
@@ -139,8 +139,8 @@ def _explain(console: Console, parts: list[Part]) -> None:
                 title = "entropy"
                 if name != entropy_of(history):
                     title = meant[name]["title"]
-                told.setdefault(title, meant[name]["meaning"])
-    for title, meaning in told.items():
+                meanings.setdefault(title, meant[name]["meaning"])
+    for title, meaning in meanings.items():
         console.print(f"[dim]{title}: {meaning}[/dim]", highlight=False)
 
 

@@ -59,10 +59,10 @@ def train(
         else:
             card = task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
         _print(console, card)
-        told = "The model, its card and its history"
+        what = "The model, its card and its history"
         if evaluate:
-            told = "The model that was scored"
-        console.print(f"{told}: {place}", highlight=False, soft_wrap=True)
+            what = "The model that was scored"
+        console.print(f"{what}: {place}", highlight=False, soft_wrap=True)
 
 
 def _print(console: Console, card: dict[str, Any]) -> None:

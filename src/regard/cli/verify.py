@@ -30,7 +30,15 @@ from regard.statistics.table import wanted
 
 ROUNDING = 16  # units in the last place of the largest value
 GRID, TOP = 13, 3  # cells a side of the map, strongest keys
-SLOPES = ("output", "lse", "entropy", "sum_squares", "distance", "local", "self_mass")  # what is pulled on
+DIFFERENTIATED = (
+    "output",
+    "lse",
+    "entropy",
+    "sum_squares",
+    "distance",
+    "local",
+    "self_mass",
+)  # results that a loss is made of
 ORDER = ("engine", "precision", "case", "statistic", "error", "budget", "")
 DTYPES = {
     "float64": torch.float64,
@@ -80,16 +88,16 @@ class Call:
         """The keywords as a spec."""
         return Spec.of(sizes_of(*self.tensors), **self.arguments)
 
-    def pulled(self, results: Numbers, leaves: Iterable[Tensor]) -> Numbers:
+    def gradients(self, results: Numbers, leaves: Iterable[Tensor]) -> Numbers:
         """Gradients of Σ factor · result, over the results that are there, with respect to query, key and value."""
         loss = torch.zeros((), dtype=torch.float64)
-        for name in SLOPES:
+        for name in DIFFERENTIATED:
             if name not in results:
                 continue
             result = results[name].double().cpu()
             loss = loss + (self.factors[name] * result.where(result.isfinite(), 0.0)).sum()
-        slopes = torch.autograd.grad(loss, list(leaves))
-        return dict(zip(("d query", "d key", "d value"), slopes, strict=True))
+        gradients = torch.autograd.grad(loss, list(leaves))
+        return dict(zip(("d query", "d key", "d value"), gradients, strict=True))
 
 
 def verify(
@@ -139,7 +147,9 @@ def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
     for case, (shapes, arguments) in _cases(generator).items():
         drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
         rows = (*shapes[0][:3],)
-        factors = {name: torch.randn(rows, generator=generator, dtype=torch.float64) for name in SLOPES}
+        factors = {
+            name: torch.randn(rows, generator=generator, dtype=torch.float64) for name in DIFFERENTIATED
+        }
         factors["output"] = (
             torch.randn((*rows, shapes[2][3]), generator=generator).to(torch.bfloat16).double()
         )
@@ -196,12 +206,12 @@ def _trials() -> Iterator[str]:
         builds = {}
         if hasattr(engine, "builds"):
             builds = engine.builds()
-        told = [
+        verdicts = [
             f"{name} {engine.verdict(name).said if runs else 'not for this processor'}"
             for name, (_, runs) in builds.items()
         ]
-        if told:
-            yield f"builds of {engine.name}: {', '.join(told)}"
+        if verdicts:
+            yield f"builds of {engine.name}: {', '.join(verdicts)}"
 
 
 @contextmanager
@@ -219,11 +229,11 @@ def _using(build: str) -> Iterator[None]:
 
 def _refused(lines: Iterable[Error | Refusal]) -> dict[tuple[str, str], dict[str, None]]:
     """The precisions that an engine refuses for one reason, by engine and reason."""
-    told: dict[tuple[str, str], dict[str, None]] = {}
+    precisions: dict[tuple[str, str], dict[str, None]] = {}
     for line in lines:
         if isinstance(line, Refusal):
-            told.setdefault((line.engine, line.reason), {})[line.precision] = None
-    return told
+            precisions.setdefault((line.engine, line.reason), {})[line.precision] = None
+    return precisions
 
 
 def _worst(errors: list[Error]) -> list[Error]:
@@ -313,7 +323,7 @@ def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> 
         top = 0
     found = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)
     rows = {name: getattr(found, name) for name in ("output", *names)}
-    rows |= moved.pulled(rows, leaves)
+    rows |= moved.gradients(rows, leaves)
     if found.map is not None:
         rows |= {"map": found.map.total, "map peak": found.map.peak}
     if found.top is not None:
@@ -328,7 +338,7 @@ def _dense(call: Call, dtype: torch.dtype, cell: int, names: Collection[str]) ->
     """What has these names by the definition in this precision, with everything stored; keys told by their weights."""
     query, key, value = (t.to(dtype).detach().requires_grad_() for t in call.tensors)
     rows = reference.observe(query, key, value, call.spec, dtype=dtype)
-    rows |= call.pulled({name: row for name, row in rows.items() if name in names}, (query, key, value))
+    rows |= call.gradients({name: row for name, row in rows.items() if name in names}, (query, key, value))
     weights = reference.weights(query, key, call.spec, dtype)[..., : key.shape[2]]
     if cell:
         rows["map"], rows["map peak"] = reference.pooled(weights, cell, call.spec.offset)

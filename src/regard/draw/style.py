@@ -27,14 +27,38 @@ FAMILIES = ("Arial", "Liberation Sans", "DejaVu Sans")
 
 # Outline fonts with the scripts that DejaVu Sans lacks: those that this machine has are used, glyph by glyph.
 WIDE_FAMILIES = (
-    "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "Noto Sans SC", "Noto Sans JP",
-    "Noto Sans KR", "Source Han Sans SC", "Source Han Sans CN", "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei", "Microsoft YaHei", "SimHei", "Yu Gothic", "Malgun Gothic", "PingFang SC",
-    "Hiragino Sans", "Hiragino Sans GB", "Apple SD Gothic Neo", "Noto Sans Devanagari",
-    "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Nirmala UI", "Leelawadee UI",
-    "Noto Sans Symbols", "Noto Sans Symbols2", "Noto Emoji", "Segoe UI Symbol", "Symbola",
-    "Arial Unicode MS", "Unifont",
-)  # fmt: skip
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK KR",
+    "Noto Sans SC",
+    "Noto Sans JP",
+    "Noto Sans KR",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Microsoft YaHei",
+    "SimHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Hiragino Sans GB",
+    "Apple SD Gothic Neo",
+    "Noto Sans Devanagari",
+    "Noto Sans Bengali",
+    "Noto Sans Tamil",
+    "Noto Sans Thai",
+    "Nirmala UI",
+    "Leelawadee UI",
+    "Noto Sans Symbols",
+    "Noto Sans Symbols2",
+    "Noto Emoji",
+    "Segoe UI Symbol",
+    "Symbola",
+    "Arial Unicode MS",
+    "Unifont",
+)
 
 POINTS = 72.0  # points in an inch
 DPI = 160

@@ -34,9 +34,11 @@ class Change:
 
 def changes(history: History) -> list[Change]:
     """What became of every head, layer by layer."""
-    told = words(history.statistics, history.parameters)
+    descriptions = words(history.statistics, history.parameters)
     shares = [
-        name for name in history.statistics if told[name]["unit"] == "fraction" and name not in SHARPNESS
+        name
+        for name in history.statistics
+        if descriptions[name]["unit"] == "fraction" and name not in SHARPNESS
     ]
     measure = entropy_of(history)
     found = []

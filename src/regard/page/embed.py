@@ -86,8 +86,8 @@ def said(made: Figure) -> str:
         if legend:
             found += legend.get_texts()
     lines = (" ".join(each.get_text().split()) for each in found if each.get_visible())
-    told = [line for line in dict.fromkeys(lines) if any(letter.isalpha() for letter in line)]
-    words = ". ".join(line.rstrip(".") for line in told)
+    spoken = [line for line in dict.fromkeys(lines) if any(letter.isalpha() for letter in line)]
+    words = ". ".join(line.rstrip(".") for line in spoken)
     if len(words) <= WORDS:
         return words
     return f"{words[: WORDS - 1].rstrip()}…"

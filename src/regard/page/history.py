@@ -201,10 +201,10 @@ def _focus(history: History) -> tuple[str, str]:
 
 def _others(history: History) -> tuple[str, str]:
     """A fold for each statistic."""
-    told = words(history.statistics, history.parameters)
+    descriptions = words(history.statistics, history.parameters)
     shown = [name for name in history.statistics if name != entropy_of(history)]
     folds = (
-        f"<details><summary><b>{text(told[name]['title'])}</b> {text(told[name]['meaning'])}</summary>"
+        f"<details><summary><b>{text(descriptions[name]['title'])}</b> {text(descriptions[name]['meaning'])}</summary>"
         f"{_drawn(embed.figure(draw.history(history, name, title=''), _most(history, name), small=True))}</details>"
         for name in shown
     )
@@ -224,14 +224,14 @@ def _maps(history: History) -> tuple[str, str]:
     """A fold for each layer, the first of them open, with the maps of its heads."""
     if not history.pictured:
         return "The history has none: a monitor keeps them with cells=32.", ""
-    told, became = words(history.statistics, history.parameters), changes(history)
+    descriptions, became = words(history.statistics, history.parameters), changes(history)
     folds = []
     for place, layer in enumerate(names(history)):
         own = became[history.heads_of(place)]
         strips = "".join(
             embed.figure(
                 draw.strip(history, place, each.head, title=""),
-                f"Head {each.head}{_became(each, told)}",
+                f"Head {each.head}{_became(each, descriptions)}",
                 alt=f"Maps of {layer}, head {each.head}, at the steps {', '.join(map(str, history.pictured))}",
                 small=True,
             )
@@ -244,12 +244,12 @@ def _maps(history: History) -> tuple[str, str]:
     return MAPS, "".join(folds)
 
 
-def _became(change: Change, told: Mapping[str, Mapping[str, str]]) -> str:
+def _became(change: Change, descriptions: Mapping[str, Mapping[str, str]]) -> str:
     """What a head's caption says of its numbers: ": entropy 0.91 → 0.12, previous 0.03 → 0.88"."""
     named = []
     if change.entropy:
         named = [("entropy", change.entropy)]
-    named += [(told[change.name]["title"], change.share)] if change.name else []
+    named += [(descriptions[change.name]["title"], change.share)] if change.name else []
     said = ", ".join(f"{name} {first:.2f} → {last:.2f}" for name, (first, last) in named)
     if said:
         return f": {said}"

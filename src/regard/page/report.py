@@ -117,8 +117,8 @@ def _left_out(record: Record) -> list[tuple[str, str]]:
         facts.append(("Weights that do not add up to 1", ", ".join(changed)))
     unplaced = [call.layer for call in record.calls if not call.placed]
     if unplaced:
-        told = "no distance, previous, self or local: where the queries stand among the keys is not known"
-        facts.append(("Without positions", f"{', '.join(unplaced)} ({told})"))
+        reason = "no distance, previous, self or local: where the queries stand among the keys is not known"
+        facts.append(("Without positions", f"{', '.join(unplaced)} ({reason})"))
     return facts
 
 

@@ -144,11 +144,13 @@ def _run(console: Console, sizes: Sizes, device: str, out: Path | None, json_fil
             console.print(f"A figure: {path}", highlight=False)
     if json_file is not None:
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {
-            "date": date, "machine": facts, "lines": [asdict(line) for line in lines],
+        measured = {
+            "date": date,
+            "machine": facts,
+            "lines": [asdict(line) for line in lines],
             "growth": {name: [asdict(point) for point in curve] for name, curve in curves.items()},
-        }  # fmt: skip
-        files.write(json_file, json.dumps(told, indent=2) + "\n", error=ArgumentError, what="figures")
+        }
+        files.write(json_file, json.dumps(measured, indent=2) + "\n", error=ArgumentError, what="figures")
         console.print(f"The figures: {json_file}", highlight=False)
 
 
@@ -160,9 +162,14 @@ def measure(contest: Contest, rounds: int = 5, device: str = "cpu") -> Line:
     if contest.unit == "B":
         most = contest.work
     return Line(
-        contest.name, contest.engine, contest.unit, rate=contest.work / times["regard"]["median_s"],
-        best=most / min(limits), times=times, share=contest.share,
-    )  # fmt: skip
+        contest.name,
+        contest.engine,
+        contest.unit,
+        rate=contest.work / times["regard"]["median_s"],
+        best=most / min(limits),
+        times=times,
+        share=contest.share,
+    )
 
 
 def grown(lengths: tuple[int, ...], device: str = "cpu") -> dict[str, list[Point]]:

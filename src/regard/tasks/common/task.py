@@ -89,9 +89,9 @@ class Task:
             model, recipe, data.train(), folder=folder, evaluation=data.held, collate=data.collate,
             monitor=Monitor(inputs) if self.attends else None, progress=progress,
         )  # fmt: skip
-        self.keep(model, data.words, folder)
+        self.save(model, data.words, folder)
         model.to("cpu")
-        card = self._card(model, data, run=_told(run) | {"quick": quick})
+        card = self._card(model, data, run=_run_summary(run) | {"quick": quick})
         write_card(folder, card)
         return card
 
@@ -105,7 +105,7 @@ class Task:
             ModelError: there is none, or not of this task, or a file of it is not what was written.
             RecordError: its card is damaged.
         """
-        model, words = self.kept(folder)
+        model, words = self.load(folder)
         before = read_card(folder) if (folder / CARD).exists() else {}
         return self._card(model, self.data(quick, words), run=before.get("training", {}))
 
@@ -115,7 +115,7 @@ class Task:
             torch.manual_seed(seed)
             return self.build(words)
 
-    def keep(self, model: Any, words: Any, folder: Path) -> None:
+    def save(self, model: Any, words: Any, folder: Path) -> None:
         """Write weights in half precision, configuration and words into a folder, and seal them.
 
         Raises:
@@ -131,7 +131,7 @@ class Task:
                 words.save_pretrained(place)
             sealing.seal(place)
 
-    def kept(self, folder: Path) -> tuple[Any, Any]:
+    def load(self, folder: Path) -> tuple[Any, Any]:
         """The model of a folder, in single precision, and its words.
 
         Raises:
@@ -201,7 +201,7 @@ def _machine() -> str:
     return f"{named[1] if named else platform.processor()}, torch {torch.__version__}"
 
 
-def _told(run: Run) -> Card:
+def _run_summary(run: Run) -> Card:
     """What a card says of a run."""
     return {
         "recipe": asdict(run.recipe),

@@ -65,9 +65,9 @@ def look(text: str | None, *, model: str | None = None) -> Result:
             f"The text has {len(every):,} sentences, too many to read at once: it was read in parts, and the best "
             f"{len(left)} of them together at the end.",
         )
-    looked = _told([every[i] for i in left], left, network, words, notes)
-    looked.record.info |= {"model": f"summarize, {model}", "text": " ".join(every)[:2000]}
-    return looked
+    result = _result([every[i] for i in left], left, network, words, notes)
+    result.record.info |= {"model": f"summarize, {model}", "text": " ".join(every)[:2000]}
+    return result
 
 
 def sentences(text: str) -> list[str]:
@@ -141,7 +141,7 @@ def _winners(network: Any, words: Vocabulary, texts: Sequence[str], parts: Seque
     return found
 
 
-def _told(
+def _result(
     texts: Sequence[str], places: Sequence[int], network: Any, words: Vocabulary, notes: tuple[str, ...]
 ) -> Result:
     row, of = _rows(texts, words)
