@@ -36,14 +36,20 @@ class Setting:
     device: str = "cpu"
 
     def __str__(self) -> str:
-        kind = "causal" if self.causal else "full"
-        type_ = "" if self.dtype == torch.float32 else f", {str(self.dtype).removeprefix('torch.')}"
+        kind = "full"
+        if self.causal:
+            kind = "causal"
+        type_ = ""
+        if self.dtype != torch.float32:
+            type_ = f", {str(self.dtype).removeprefix('torch.')}"
         return f"{kind}, n {self.length}, dim {self.dim}{type_}"
 
     @property
     def mask(self) -> Mask | None:
         """As Regard takes it."""
-        return causal() if self.causal else None
+        if self.causal:
+            return causal()
+        return None
 
     @property
     def pairs(self) -> int:
@@ -91,9 +97,11 @@ def rows(setting: Setting, *, with_stored: bool = True) -> Contest:
     if with_stored:
         candidates["stored"] = lambda: stored(query, key, value, setting.causal)
     return Contest(
-        f"output and row statistics: {setting}", _engine(query, key, value, setting.mask),
-        candidates | _limit(setting), 4.0 * setting.pairs * setting.dim,
-    )  # fmt: skip
+        f"output and row statistics: {setting}",
+        _engine(query, key, value, setting.mask),
+        candidates | _limit(setting),
+        4.0 * setting.pairs * setting.dim,
+    )
 
 
 def columns(setting: Setting, *, with_stored: bool = True) -> Contest:
@@ -110,9 +118,11 @@ def columns(setting: Setting, *, with_stored: bool = True) -> Contest:
     if with_stored:
         candidates["stored"] = lambda: stored_columns(query, key, setting.causal, want.cell)
     return Contest(
-        f"columns and {GRID} × {GRID} map: {setting}", label(engine.name),
-        candidates | _limit(setting), 2.0 * setting.pairs * setting.dim,
-    )  # fmt: skip
+        f"columns and {GRID} × {GRID} map: {setting}",
+        label(engine.name),
+        candidates | _limit(setting),
+        2.0 * setting.pairs * setting.dim,
+    )
 
 
 def backward(setting: Setting, *, with_stored: bool = True) -> Contest:
@@ -137,9 +147,11 @@ def backward(setting: Setting, *, with_stored: bool = True) -> Contest:
         theirs = (w @ value, entropy.to(of_entropy.dtype))
         candidates["stored"] = lambda: pull(*theirs)
     return Contest(
-        f"backward with entropy: {setting}", label(seen.engine),
-        candidates | _limit(setting), 10.0 * setting.pairs * setting.dim,
-    )  # fmt: skip
+        f"backward with entropy: {setting}",
+        label(seen.engine),
+        candidates | _limit(setting),
+        10.0 * setting.pairs * setting.dim,
+    )
 
 
 def sparse(setting: Setting, name: str, mask: Mask, *, with_sdpa: bool = True) -> Contest:
@@ -156,9 +168,12 @@ def sparse(setting: Setting, name: str, mask: Mask, *, with_sdpa: bool = True) -
         matrix = mask.dense(setting.length, setting.length, device=setting.device)
         candidates["sdpa"] = lambda: scaled_dot_product_attention(query, key, value, attn_mask=matrix)
     return Contest(
-        f"{name}: n {setting.length}, dim {setting.dim}", label(seen.engine),
-        candidates | _limit(setting), 4.0 * kept * setting.dim, share=kept / (setting.heads * setting.length**2),
-    )  # fmt: skip
+        f"{name}: n {setting.length}, dim {setting.dim}",
+        label(seen.engine),
+        candidates | _limit(setting),
+        4.0 * kept * setting.dim,
+        share=kept / (setting.heads * setting.length**2),
+    )
 
 
 def masks(length: int, device: str = "cpu") -> dict[str, Mask]:
@@ -184,9 +199,12 @@ def decoding(setting: Setting, *, with_stored: bool = True) -> Contest:
             torch.softmax(query @ key.transpose(-1, -2) * setting.dim**-0.5, -1) @ value
         )
     return Contest(
-        f"decoding, 1 query: {setting.length} keys, dim {setting.dim}", _engine(query, key, value, None),
-        candidates | reads((key, value)), 2.0 * key.numel() * key.element_size(), "B",
-    )  # fmt: skip
+        f"decoding, 1 query: {setting.length} keys, dim {setting.dim}",
+        _engine(query, key, value, None),
+        candidates | reads((key, value)),
+        2.0 * key.numel() * key.element_size(),
+        "B",
+    )
 
 
 def softmax(query: Tensor, key: Tensor, causal: bool) -> tuple[Tensor, Tensor]:

@@ -43,7 +43,9 @@ def label(engine: str) -> str:
     """An engine's name, with the build that it runs where it has several."""
     build = next((getattr(e, "build", None) for e in ENGINES if e.name == engine), None)
     try:
-        return f"{engine} ({build()})" if build else engine
+        if build:
+            return f"{engine} ({build()})"
+        return engine
     except (IndexError, RuntimeError):
         return engine
 
@@ -54,7 +56,9 @@ def memory_kib(field: str) -> int:
     Raises:
         RuntimeError: this kernel does not report it.
     """
-    lines = STATUS.read_text().splitlines() if STATUS.exists() else []
+    lines = []
+    if STATUS.exists():
+        lines = STATUS.read_text().splitlines()
     for line in lines:
         if line.startswith(field + ":"):
             return int(line.split()[1])
@@ -82,5 +86,7 @@ def peak(run: Callable[[], object], device: str = "cpu") -> int | None:
 def _facts(*names: str) -> set[str]:
     """What Linux says of the processor's cores under these names; nothing elsewhere."""
     facts = Path("/proc/cpuinfo")
-    lines = [line.partition(":") for line in facts.read_text().splitlines()] if facts.exists() else []
+    if not facts.exists():
+        return set()
+    lines = [line.partition(":") for line in facts.read_text().splitlines()]
     return {value.strip() for name, _, value in lines if name.strip() in names}
