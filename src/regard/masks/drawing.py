@@ -6,8 +6,10 @@ import torch
 
 from regard.masks.tile import ALL, NONE, SOME, Tile, TiledMask
 
-CELLS = 8  # rows and columns of a drawing, at most
-FINE = 256  # cells of up to so many pairs are looked at pair by pair, when `tile` is not sure
+# Rows and columns of a drawing, at most.
+CELLS = 8
+# Cells of up to so many pairs are looked at pair by pair, when `tile` is not sure.
+FINE = 256
 SIGNS = {ALL: "■", SOME: "▒", NONE: "·"}
 
 
