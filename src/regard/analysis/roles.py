@@ -17,10 +17,14 @@ from regard.errors import RecordError
 if TYPE_CHECKING:
     from regard.record.history import History, Layer
 
-MOST = 0.5  # share of the attention from which a place holds most of it
-SHARP = 0.7  # mean of the largest weights from which each query looks at one key
-EVEN = 0.9  # entropy, as a fraction of the most it could be, from which attention is even
-NARROW = 0.25  # part of the keys that "nearby" may be at most: there even attention stays below MOST, causal or not
+# Share of the attention from which a place holds most of it.
+MOST = 0.5
+# Mean of the largest weights from which each query looks at one key.
+SHARP = 0.7
+# Entropy, as a fraction of the most it could be, from which attention is even.
+EVEN = 0.9
+# Part of the keys that "nearby" may be at most: there even attention stays below MOST, causal or not.
+NARROW = 0.25
 
 PLACES = {"first": "first token", "self_mass": "itself", "previous": "previous token"}
 ROLES = {

@@ -12,9 +12,11 @@ from torch import Tensor
 from regard.checks.arguments import checked, shown, whole
 from regard.errors import ArgumentError, ShapeError
 
-TEXTS, QUERIES = 64, 32  # draws that each number is taken over: so many sets of keys, so many queries of each
+# Draws that each number is taken over: so many sets of keys, so many queries of each.
+TEXTS, QUERIES = 64, 32
 
-MOST_KEYS = 1 << 16  # of the measurement: each is a column of numbers for every text and query
+# Of the measurement: each is a column of numbers for every text and query.
+MOST_KEYS = 1 << 16
 
 
 @dataclass(frozen=True)

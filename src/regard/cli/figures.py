@@ -47,8 +47,10 @@ def of_record(record: Record) -> Iterator[tuple[str, Figure]]:
 
     yield "heads", draw.heads(record)
     yield "entropy", draw.entropy(record)
+    # The first call stands for the model: the diagram has one kind of layer.
     sizes = record.calls[0].sizes
     yield "structure", draw.structure(sizes.heads, sizes.heads * sizes.dim, kv_heads=sizes.kv_heads)
+    # The head with the least entropy has the clearest pattern, and is the best first look.
     head = record.heads.sort_values("entropy_fraction").iloc[0]
     call = record.calls[int(head["call"])]
     tokens = None

@@ -24,7 +24,8 @@ NAMES = ("regard", "regard.exe")
 def is_command() -> bool:
     """Whether this process is the command line: its script, or the package run as a module."""
     program = next(iter(sys.argv), "")
-    if program == "-m":  # until the package is imported; then it is the path of its `__main__`
+    # Until the package is imported; then it is the path of its `__main__`.
+    if program == "-m":
         given = sys.orig_argv
         return "-mregard" in given or ("-m", "regard") in pairwise(given)
     return os.path.basename(program) in NAMES

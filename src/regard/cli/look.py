@@ -33,8 +33,10 @@ COLUMNS = {
     "local": "local",
     "received_share": "popular",
 }
-EXACT = 256  # tokens up to which the report shows single weights
-LINES = 48  # heads printed; the report holds all
+# Tokens up to which the report shows single weights.
+EXACT = 256
+# Heads printed; the report holds all.
+LINES = 48
 
 
 def look(
@@ -63,6 +65,7 @@ def look(
 ) -> None:
     """Show what every attention head of a model does with a text: a table here, pictures in an HTML report."""
     console = Console(emoji=False)  # a text may hold :key:
+    # Tasks before folders: a folder of such a name is reached as ./translate.
     if model in LOOKS:
         if device != "cpu":
             raise ArgumentError(
@@ -208,6 +211,7 @@ def _short(layers: list[str]) -> list[str]:
     parts = [name.split(".") for name in layers]
     if len(set(layers)) == 1:
         return layers
+    # There is a level that differs, as not all names are one.
     start = next(i for i, level in enumerate(zip(*parts, strict=False)) if len(set(level)) > 1)
     turned = [part[start:][::-1] for part in parts]
     end = next((i for i, level in enumerate(zip(*turned, strict=False)) if len(set(level)) > 1), 0)

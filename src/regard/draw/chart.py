@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDEST_PLACE = 1.3  # inches that a place takes when there are few
-DOTS = 40  # points of a line up to which each is marked
+# Inches that a place takes when there are few.
+WIDEST_PLACE = 1.3
+# Points of a line up to which each is marked.
+DOTS = 40
 DASHES: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (4, 2))}
 MARKS: dict[str, dict[str, Any]] = {"line": {"linewidth": 1.8}, "dashes": DASHES, "block": {"linewidth": 6.5}}
 

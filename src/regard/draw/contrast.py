@@ -11,7 +11,8 @@ from regard.draw.outlines import NO, YES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LINE, GAP, SIGN = 0.27, 0.3, 0.22  # inches: a row, between columns, before a text
+# Inches: a row, between columns, before a text.
+LINE, GAP, SIGN = 0.27, 0.3, 0.22
 LONGEST = 60  # characters of a cell
 
 

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 BOX = (1.5, 0.44)  # inches
 HALF = BOX[1] / 2
-EDGE = 0.02  # inches: room for the outline of the first and the last box
-QUERY, KEY, VALUE = 1.35, 3.05, 5.05  # inches from the left: the three lanes
+# Inches: room for the outline of the first and the last box.
+EDGE = 0.02
+# Inches from the left: the three lanes.
+QUERY, KEY, VALUE = 1.35, 3.05, 5.05
 SCORES, OUTPUT = (QUERY + KEY) / 2, (QUERY + VALUE) / 2
-CARD = (0.42, 6.0)  # left and right edge of the card of one head
+# Left and right edge of the card of one head.
+CARD = (0.42, 6.0)
 TEXT = 6.75  # left edge of the explanations
 WIDTH, STEP = 10.9, 0.72  # of the figure; from row to row
 TINTS = {"query": "#d9ebf7", "key": "#fde3d2", "value": "#d3efe6", "plain": "#ffffff", "done": "#eceff3"}

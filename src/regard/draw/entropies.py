@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from regard.record import Record
 
 BEHIND = "#cdd4db"
-MOST_BEHIND = 16  # heads up to which the others show behind each
+# Heads up to which the others show behind each.
+MOST_BEHIND = 16
 NOTE = (
     "0: all weight on one key. Dashed: the log of the number of keys that the query may attend, "
     "reached when all of them weigh the same."

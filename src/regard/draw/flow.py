@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SIDE, BETWEEN = HEIGHT, 0.3  # inches: of a map, and from map to map
-DEPTH = 1e-6  # the smallest norm with a color of its own, as a fraction of the largest
+# Inches: of a map, and from map to map.
+SIDE, BETWEEN = HEIGHT, 0.3
+# The smallest norm with a color of its own, as a fraction of the largest.
+DEPTH = 1e-6
 BAR = "norm of ∂ output / ∂ input, logarithmic"
 
 

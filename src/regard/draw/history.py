@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from regard.record.history import History
 
 NOTE = "Looks from left to right, at these steps of training; 0 is before the first update."
-AS_LINES = len(style.PALETTE)  # heads of a layer up to which each has a line
+# Heads of a layer up to which each has a line.
+AS_LINES = len(style.PALETTE)
 
 
 @checked

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 MOST = 60  # words in one figure
 ACROSS = 7  # panels in a row
-LARGEST, SMALLEST = 1.7, 1.3  # inches, a panel's width with few panels in a row, and with many
-GAP, HEADER = 0.16, 0.26  # inches between panels, and above each for its word
+# Inches, a panel's width with few panels in a row, and with many.
+LARGEST, SMALLEST = 1.7, 1.3
+# Inches between panels, and above each for its word.
+GAP, HEADER = 0.16, 0.26
 
 
 @checked

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 GAP, HEADER, LEFT, BELOW = 0.16, 0.24, 0.62, 0.5  # inches
-TALL = 0.62  # height of a panel, as a fraction of its width
+# Height of a panel, as a fraction of its width.
+TALL = 0.62
 
 
 def panels(
@@ -40,6 +41,7 @@ def panels(
     Returns:
         The figure, its panels, and the width of each in inches.
     """
+    # More than six in a row leave no room for the numbers of the axes.
     columns = min(columns_for(len(titles)), 6)
     rows = -(-len(titles) // columns)
     width = min(max(10.8 / columns, 1.7), 3.1)

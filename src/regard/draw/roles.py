@@ -28,7 +28,8 @@ COLORS = dict(
         strict=True,
     )
 )
-RULED = 24  # heads of a layer up to which a white line stands between two of them
+# Heads of a layer up to which a white line stands between two of them.
+RULED = 24
 
 
 @checked

@@ -169,7 +169,8 @@ def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
         axes.set_xticks(shown, [colors.number(tick) for tick in shown])
     least, most = axes.get_ylim()
     if "y" not in logs and axes.dataLim.y0 >= 0:
-        least = 0.0  # heights of what is never negative can be compared
+        # Heights of what is never negative can be compared.
+        least = 0.0
     if "y" in logs:
         rising = colors.decades(least, most)
     else:

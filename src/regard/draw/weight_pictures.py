@@ -14,8 +14,10 @@ from regard.errors import ArgumentError
 from regard.record import Call, Record
 from regard.statistics.observation import Map, Observation
 
-MOST_EXACT = 1024  # queries and keys up to which a picture shows each weight, computed from the vectors
-SIDES = ("encoder", "decoder")  # halves of a model whose layers are counted anew
+# Queries and keys up to which a picture shows each weight, computed from the vectors.
+MOST_EXACT = 1024
+# Halves of a model whose layers are counted anew.
+SIDES = ("encoder", "decoder")
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,10 @@ class Picture:
         for axis, limit in enumerate((rows, columns)):
             count = weights.shape[axis]
             if count > limit:
+                # Groups of neighbors whose sizes differ by one at most, so that no group at the end is a sliver.
                 edges = np.linspace(0, count, max(int(limit), 1), endpoint=False).astype(int)
                 weights = np.maximum.reduceat(weights, edges, axis=axis)
+        # −1 marks what may not be attended: weights are never negative.
         return np.ma.masked_less(weights, 0.0)
 
     @property
@@ -72,6 +76,7 @@ def picture(weights: object, cell: int = 1) -> Picture:
     Raises:
         ShapeError, ArgumentError: these are no weights of one head.
     """
+    # True is an int, and would pass as a cell of 1.
     if isinstance(cell, bool) or not isinstance(cell, int) or cell < 1:
         raise ArgumentError(f"cell must be a whole number of tokens, at least 1, got {cell!r}")
     values = numbers("weights", weights, "queries", "keys")
@@ -102,6 +107,7 @@ def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True
             "a picture of the weights needs their map, and none was kept: ask for one with map=128"
         )
     values = numbers("map", grid(head, batch=batch), "queries", "keys")
+    # Cells of a map begin at multiples of their size, so the first may begin before the first query.
     lead = grid.offset % grid.cell
     return Picture(values, grid.cell, grid.queries, grid.keys, first_of(source), lead)
 
@@ -162,6 +168,7 @@ def layers(source: Any, batch: int) -> list[Layer]:
             for item in several
         ]
         return [Layer(name, heads) for name, heads in zip(names(several), pictures, strict=True)]
+    # An array has its own axis for that: silence would draw another row than was asked for.
     if batch != 0:
         raise ArgumentError("batch chooses from an observation; weights[batch] does from an array")
     if isinstance(source, list | tuple):
@@ -204,6 +211,7 @@ def names(calls: Sequence[Any]) -> list[str]:
 def short(full: list[str], kinds: Sequence[str]) -> list[str]:
     """Short names for layers of these names and kinds, all different where the full ones are."""
     parts = [name.split(".") for name in full]
+    # The first number in a path is the layer's; later ones count modules within it.
     counts = [next((part for part in path if part.isdigit()), None) for path in parts]
     if None in counts:
         return full

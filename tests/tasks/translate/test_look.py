@@ -14,8 +14,7 @@ from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import tasks
 from regard.tasks.common.looks import look
 from regard.tasks.common.tokenizer import pieces
-from regard.tasks.translate import data
-from regard.tasks.translate import read_text
+from regard.tasks.translate import data, read_text
 from regard.tasks.translate.pairs import Pair
 from regard.tasks.translate.parse_date import recognize
 from tasks.reading import plain, written
@@ -155,10 +154,10 @@ def test_a_wrong_translation_is_said_to_be(monkeypatch):
         ("hello", "the text must be of known English words, got 'hello'; "),
         ("Thursdy, 3 March 2022", "got 'Thursdy'; did you mean 'Thursday'"),
         ("3 at 4", "got 'at'; "),
-        ("3 mars 2022", "of known English words, got 'mars'; did you mean 'Mar'"),
+        ("3 mars 2022", "of known English words, got 'mars'; "),
         ("march 3", "got 'march'; did you mean 'March'"),
         ("3 March 2150", "got '2150'; did you mean"),
-        ("3rd March 2022", "got 'rd'; 69 words are known; this model knows dates"),
+        ("3rd March 2022", "got 'rd'; 68 words are known; this model knows dates"),
     ],
 )
 def test_what_cannot_be_read_is_said(text, message):

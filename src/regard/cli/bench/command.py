@@ -29,7 +29,8 @@ from regard.cli.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved
 from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError, RegardError
 
-MOST_STORED = 4096  # tokens up to which weights are stored: several matrices of 8 heads must fit
+# Tokens up to which weights are stored: several matrices of 8 heads must fit.
+MOST_STORED = 4096
 HEADS = 8
 WAYS = {
     "regard": "Regard: output and all row statistics",

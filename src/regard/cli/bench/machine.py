@@ -72,8 +72,10 @@ def peak(run: Callable[[], object], device: str = "cpu") -> int | None:
         return int(torch.cuda.max_memory_allocated(device)) - before
     try:
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-            libc.malloc_trim(0)  # what was freed goes back first: taken again, it counts
-        RESET.write_text("5")  # the kernel forgets the largest so far
+            # What was freed goes back first: taken again, it counts.
+            libc.malloc_trim(0)
+        # The kernel forgets the largest so far.
+        RESET.write_text("5")
         before = memory_kib("VmRSS")
         run()
         return 1024 * max(0, memory_kib("VmHWM") - before)
