@@ -236,4 +236,5 @@ def least_within(seconds: float, points: Iterable[tuple[float, float]]) -> float
     measured = listed("points", points, _point)
     if seconds <= 0 or any(taken <= 0 for taken, _ in measured):
         raise ArgumentError(f"times must be positive, got {[seconds, *(taken for taken, _ in measured)]}")
+    # Nothing between two points is known, so nothing is interpolated.
     return min((error for taken, error in measured if taken <= seconds), default=None)

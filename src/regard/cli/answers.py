@@ -34,6 +34,7 @@ def given(text: str | None, file: Path | None) -> str | Path | None:
     # False, and no error, where a text is too long for a name.
     if isfile(text):
         return Path(text)
+    # A mistyped file's name would otherwise be translated, or read as a story.
     if text.lower().endswith(FILES) and not re.search(r"\s", text):
         raise ArgumentError(f"the file must be there, and there is no {text!r}")
     return text
@@ -68,6 +69,7 @@ def show(console: Console, task: str, source: str | Path | None, only: str | Non
     for name in result.header:
         table.add_column(name, justify="right" if name in NUMBERS else "left")
     for row in result.rows:
+        # A row has the color of its own mark; a cell that ends in one has that mark's.
         style = next((color for mark, color in COLORS.items() if mark in row), None)
         table.add_row(*map(_cell, row), style=style)
     console.print(f"[bold]{escape(result.said)}[/bold]", highlight=False)

@@ -35,6 +35,7 @@ def write(named: Iterable[tuple[str, Figure]], folder: Path, formats: Sequence[s
     for name, figure in named:
         for suffix in formats:
             path = folder / f"{name}.{suffix}"
+            # A figure that was there stays as it was until the new one is whole.
             with files.replacing(path, error=ModelError, what="figure") as unfinished:
                 figure.savefig(unfinished, dpi=160)
             written.append(path)

@@ -80,6 +80,7 @@ def look(
         raise ArgumentError(
             f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKS)}"
         )
+    # `regard look "some text"`: the first argument is a model only where it can be one.
     if text is None and _is_text(model):
         model, text = None, model
     if model == "language":
@@ -90,10 +91,12 @@ def look(
         reader = models.load(embedded.folder() if model is None else model, device)
     if model is None:
         reader = replace(reader, name="Regard's embedded model")
+    # Before anything is watched, so that a text that is too long is told at once.
     encoded = reader.encode(words)
     seen = _watch(console, reader, encoded)
     if model is None:
         seen.info["model"] = reader.name
+    # As much as the header of a page can show; the tokens are all in the record.
     seen.info["text"] = words[:2000]
     _print(console, seen)
     _report(console, seen, report, record)

@@ -125,6 +125,7 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
     except Exception as error:  # the hub, the file system and every model's code raise what they please
         raise ModelError(_why(str(name), local, error)) from error
+    # Where there is none, transformers gives False in its place, and no error.
     if not callable(tokenizer):
         raise ModelError(f"the model must have a tokenizer, and {name} has none")
     try:
@@ -161,6 +162,7 @@ def _limit(config: Any, tokenizer: Any) -> int | None:
 
 def _why(name: str, local: bool, error: Exception) -> str:
     """One line on why a model cannot be loaded."""
+    # The commonest mistake, for which the library's own message speaks of the hub.
     if local and not (Path(name) / "config.json").is_file():
         return f"the folder {name!r} must hold a Hugging Face model, and it has no config.json"
     if local:

@@ -111,6 +111,7 @@ def verify(
     """Check every engine of this machine against the float64 definition."""
     console = Console()
     lines = list(measure(seed, device))
+    # A refusal is no error: an engine says what it does not take.
     errors = [line for line in lines if isinstance(line, Error)]
     table = Table(title=f"errors against float64 (torch {torch.__version__}, {device})", header_style="bold")
     for name in ORDER:
@@ -148,6 +149,7 @@ def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
     """The errors of every engine and build in every case and precision, and what they do not take."""
     generator = torch.Generator().manual_seed(seed)
     for case, (shapes, arguments) in _cases(generator).items():
+        # In double precision once, so that every precision sees the same numbers.
         drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
         rows = (*shapes[0][:3],)
         factors = {
@@ -157,6 +159,7 @@ def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
             torch.randn((*rows, shapes[2][3]), generator=generator).to(torch.bfloat16).double()
         )
         for precision, dtype in DTYPES.items():
+            # Rounded before the truth is computed, so that rounding of the inputs is no engine's error.
             query, key, value = (t.to(dtype) for t in drawn)
             yield from _compare(case, precision, Call((query, key, value), arguments, factors), device)
 

@@ -61,12 +61,14 @@ def chart(
     else:
         below = labels.of_tokens(tokens, points, across=True, first=first)
     deep = labels.room(below, across=True)
+    # A legend that is longer than the chart makes the chart taller.
     height = max(height, len(entries) * 0.2 + 0.1)
     left = style.MARGIN + 0.66
     figure, top = style.sheet(left + width + beside(entries), height + deep + 0.32, title=title, note=note)
     axes = style.place(figure, left, top, width, height)
     axes.set_gid("chart")
     plain(axes)
+    # Few places stand in the middle at their widest, rather than far apart.
     slack = max(0.0, width / WIDEST_PLACE - count) / 2
     axes.set_xlim(first - 0.5 - slack, first + count - 0.5 + slack)
     labels.put(axes, below, across=True)

@@ -33,6 +33,7 @@ def contrast(
     """
     texts = [[labels.visible(cell or "–")[:LONGEST] for cell in row] for row in rows]
     columns = list(zip(header, *texts, strict=True))
+    # As if all were bold, as the header is.
     widths = [
         max(style.measure(text, style.BODY, True)[0] for text in column) / style.POINTS for column in columns
     ]

@@ -153,6 +153,7 @@ class _Drawing:
             (detail, style.SMALL, False, style.MUTED, 0.1),
         ):
             room = (wide - 0.12) * style.POINTS
+            # Large models have long numbers: text shrinks to its box rather than leaving it.
             fitting = min(size, size * room / style.measure(text, size, bold)[0])
             look = {"bold": bold, "color": color, "ha": "center", "va": "center", "zorder": 4}
             style.write(self.axes, x, y + rise, text, fitting, **look)
@@ -173,6 +174,7 @@ class _Drawing:
     def cards(self, top: float, bottom: float) -> None:
         """One card per head, up to four, the front one open."""
         look = {"facecolor": "#f7f9fb", "edgecolor": style.FAINT, "linewidth": 0.8}
+        # From the back to the front, as later patches cover earlier ones.
         for index in reversed(range(min(self.heads, 4))):
             shift, order = 0.07 * index, 1 - index / 10
             self.rounded(
@@ -187,6 +189,7 @@ class _Drawing:
         """A small matrix right of its box."""
         patches = require("matplotlib.patches", extra="draw")
         side = 0.5
+        # What is hidden has no color; the lightest color is left to the smallest score.
         masked = np.ma.masked_invalid(values)
         norm = require("matplotlib.colors", extra="draw").Normalize(masked.min() - 0.05, masked.max())
         colors.image(self.axes, masked, (x, x + side, y + side / 2, y - side / 2), norm).set_zorder(3)
@@ -201,6 +204,7 @@ class _Drawing:
 
 def _example(mask: bool) -> dict[str, Numbers]:
     """Scores, hidden scores and weights of six tokens: what the steps of the drawing do, computed."""
+    # A little more on the diagonal, as tokens often look at themselves, so that a pattern shows.
     scores = np.random.default_rng(7).normal(size=(6, 6)) + 1.5 * np.eye(6)
     hidden = scores
     if mask:

@@ -71,6 +71,7 @@ def passage(
     right = _right(support, len(values))
     shares = values / (values.sum() or 1.0)
     hits = shares >= shares[~right].max(initial=0.0) + CLEARLY
+    # Those with most mass, stable where they are equal, then back in the order of the text.
     shown = sorted(np.argsort(-values, kind="stable")[:MOST].tolist())
     if values.any():
         first = int(values.argmax())

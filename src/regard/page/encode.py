@@ -41,9 +41,10 @@ class Numbers:
                 logarithm, `top · 10^(−DECADES · (255 − level)/254)`, with the largest value of each head as `top`
                 and level 0 for zero.
         """
-        array = values
         if isinstance(values, Tensor):
             array = values.detach().cpu().numpy()
+        else:
+            array = values
         # NaN has no level in log8; the page says that such values became 0.
         if not np.isfinite(array).all():
             self.flawed, array = True, np.where(np.isfinite(array), array, 0)

@@ -23,6 +23,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     """Hardware, engines and versions, as JSON."""
     names, flags = _processor()
     return {
+        # On Linux `platform.processor()` is empty or names the architecture only.
         "processor": names or platform.processor() or platform.machine(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "cores": os.cpu_count(),
@@ -39,6 +40,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
 
 def label(engine: str) -> str:
     """An engine's name, with the build that it runs where it has several."""
+    # Only engines with several builds can say which one runs.
     build = next((getattr(e, "build", None) for e in ENGINES if e.name == engine), None)
     try:
         if build:
@@ -89,6 +91,7 @@ def _processor() -> tuple[str, set[str]]:
     lines = []
     if facts.exists():
         lines = [line.partition(":") for line in facts.read_text().splitlines()]
+    # Each core has its own entry, and on some machines they differ.
     names = {value.strip() for name, _, value in lines if name.strip() == "model name"}
     flags = {
         flag for name, _, value in lines if name.strip() in ("flags", "Features") for flag in value.split()
