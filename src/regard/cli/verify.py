@@ -327,9 +327,9 @@ def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> 
     moved = _moved(call, device)
     leaves = [t.detach().requires_grad_() for t in moved.tensors]
     names = [name for name in regard.statistics.TABLE if name not in refused]
-    grid, top = GRID, TOP
-    if "map" in refused:
-        grid = None
+    grid, top = None, TOP
+    if "map" not in refused:
+        grid = GRID
     if "top" in refused:
         top = 0
     found = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)

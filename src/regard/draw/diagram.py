@@ -47,9 +47,9 @@ def structure(
     Raises:
         ArgumentError: a number below 1, or that does not divide as it must.
     """
-    kv = kv_heads
-    if kv_heads is None:
-        kv = heads
+    kv = heads
+    if kv_heads is not None:
+        kv = kv_heads
     for name, number in (("heads", heads), ("dim", dim), ("kv_heads", kv)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ArgumentError(f"{name} must be a whole number of at least 1, got {number!r}")

@@ -81,9 +81,9 @@ def heatmap(
         limit = drawn.largest or 1.0
     norm = colors.norm(scale, limit)
     readable = drawn.cell == 1 and max(drawn.weights.shape) <= READABLE
-    write_values = values
-    if values is None:
-        write_values = readable
+    write_values = readable
+    if values is not None:
+        write_values = values
 
     plan = _plan(drawn, queries, keys, write_values, scale)
     note = ""

@@ -121,10 +121,7 @@ def of_positions(first: int, last: int, pitch: float, *, across: bool = True) ->
     )
     # The first round number at or after `first`.
     start = -int(-first // step) * step
-    if start <= last:
-        places = range(start, last + 1, step)
-    else:
-        places = (first,)
+    places = list(range(start, last + 1, step)) or [first]
     return _laid(
         [float(place) for place in places], [f"{place:,}" for place in places], size, 1, turned=False
     )

@@ -172,11 +172,8 @@ def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
         # Heights of what is never negative can be compared.
         least = 0.0
     if "y" in logs:
-        rising = colors.decades(least, most)
+        rising = {tick: colors.power(tick) for tick in colors.decades(least, most)}
     else:
-        rising = colors.even(least, most)
-    write = colors.number
-    if "y" in logs:
-        write = colors.power
-    axes.set_yticks(rising, [write(tick) for tick in rising])
+        rising = {tick: colors.number(tick) for tick in colors.even(least, most)}
+    axes.set_yticks(list(rising), list(rising.values()))
     axes.set_ylim(least, most)

@@ -94,9 +94,7 @@ def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True
     Raises:
         ArgumentError: neither was kept, or there is no such head or batch row.
     """
-    grid = source.map
-    if isinstance(source, Map):
-        grid = source
+    grid = map_of(source)
     if isinstance(source, Call) and source.query is not None and (grid is None or (exact and grid.cell > 1)):
         size = source.sizes
         if max(size.queries, size.keys) <= MOST_EXACT:
@@ -112,15 +110,20 @@ def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True
     return Picture(values, grid.cell, grid.queries, grid.keys, first_of(source), lead)
 
 
+def map_of(source: Observation | Map) -> Map | None:
+    """The map of an observation, or the map that is given itself; None where none was kept."""
+    if isinstance(source, Map):
+        return source
+    return source.map
+
+
 def first_of(source: Observation | Map) -> int:
     """The position to write at the first query: with cross-attention, where keys are other tokens, 0."""
     if isinstance(source, Call):
         if source.kind == "cross":
             return 0
         return source.offset
-    grid = source.map
-    if isinstance(source, Map):
-        grid = source
+    grid = map_of(source)
     if grid is None:
         return 0
     return grid.offset
@@ -130,9 +133,7 @@ def heads_of(source: Any) -> int:
     """The number of heads of an observation or map; 0 where nothing of it was kept."""
     if isinstance(source, Call):
         return source.sizes.heads
-    grid = source.map
-    if isinstance(source, Map):
-        grid = source
+    grid = map_of(source)
     if grid is None:
         return 0
     return int(grid.total.shape[1])

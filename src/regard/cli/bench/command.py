@@ -159,7 +159,7 @@ def measure(contest: Contest, rounds: int = 5, device: str = "cpu") -> Line:
     """Run the candidates of a contest in turns."""
     times = interleaved(contest.candidates, rounds, device)
     limits = [t["median_s"] for name, t in times.items() if name == "matmul" or name.startswith("read ")]
-    most = MATMUL_FLOP
+    most: float = MATMUL_FLOP
     if contest.unit == "B":
         most = contest.work
     return Line(
