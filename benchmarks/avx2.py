@@ -6,8 +6,8 @@ import json
 import sys
 
 from benchmarks import common
-from regard.cli.bench import contests
-from regard.cli.bench.contests import Setting
+from regard.bench import contests
+from regard.bench.contests import Setting
 
 HELD = {
     "REGARD_CPU": "avx2",

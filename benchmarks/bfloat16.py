@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from benchmarks import common
-from regard.cli.bench import contests
-from regard.cli.bench.contests import Setting
+from regard.bench import contests
+from regard.bench.contests import Setting
 
 
 def main() -> None:

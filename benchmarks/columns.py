@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks import common
-from regard.cli.bench import contests
-from regard.cli.bench.contests import Setting
+from regard.bench import contests
+from regard.bench.contests import Setting
 
 
 def main() -> None:

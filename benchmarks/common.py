@@ -18,9 +18,9 @@ import torch
 from matplotlib.image import imsave
 
 from regard import files
-from regard.cli.bench.contests import Contest
-from regard.cli.bench.machine import machine, memory_kib
-from regard.cli.bench.timing import MATMUL_FLOP, Times, interleaved
+from regard.bench.contests import Contest
+from regard.bench.machine import machine, memory_kib
+from regard.bench.timing import MATMUL_FLOP, Times, interleaved
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -25,7 +25,7 @@ class Start:
     """One way to begin: initial weights, where norms stand, and what holds the first steps back."""
 
     init: Literal["xavier", "small", "zero"] = "xavier"
-    norm: Literal["pre", "post"] = "pre"
+    norm_first: bool = True
     rate: float = 3e-3
     warms: bool = True
     clips: bool = True
@@ -33,10 +33,10 @@ class Start:
 
 INITS = {init: Start(init) for init in ("xavier", "small", "zero")}
 HOLDS = {
-    "neither": Start(norm="post", rate=5e-3, warms=False, clips=False),
-    "clipping": Start(norm="post", rate=5e-3, warms=False),
-    "warm-up": Start(norm="post", rate=5e-3, clips=False),
-    "both": Start(norm="post", rate=5e-3),
+    "neither": Start(norm_first=False, rate=5e-3, warms=False, clips=False),
+    "clipping": Start(norm_first=False, rate=5e-3, warms=False),
+    "warm-up": Start(norm_first=False, rate=5e-3, clips=False),
+    "both": Start(norm_first=False, rate=5e-3),
 }
 
 
@@ -47,7 +47,9 @@ class Copier(nn.Module):
         super().__init__()
         self.embed, self.head = nn.Embedding(SYMBOLS, WIDTH), nn.Linear(WIDTH, SYMBOLS)
         self.positions = rg.nn.Sinusoidal(WIDTH)
-        self.blocks = rg.nn.Decoder(DEPTH, WIDTH, HEADS, crosses=False, norm=start.norm, init=start.init)
+        self.blocks = rg.nn.Decoder(
+            DEPTH, WIDTH, HEADS, cross_attention=False, norm_first=start.norm_first, init=start.init
+        )
 
     def forward(self, symbols: Tensor) -> Tensor:
         return self.head(self.blocks(self.positions(self.embed(symbols))))

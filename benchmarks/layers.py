@@ -14,7 +14,7 @@ from regard.masks import Mask
 
 WIDTH, HEADS = 768, 12  # of GPT-2 small
 LENGTHS = (512, 2048)
-DECODED, DECODER = 512, {"depth": 2, "width": 512, "heads": 8}
+DECODED, DECODER = 512, {"num_layers": 2, "embed_dim": 512, "num_heads": 8}
 LONG, LONG_WIDTH, LONG_HEADS = 16384, 512, 8
 # What each mask keeps: its own share of the pairs is measured, not assumed.
 SPARSE: dict[str, Mask] = {
@@ -54,8 +54,8 @@ def attention(length: int, *, trains: bool) -> dict[str, Any]:
 @torch.inference_mode()
 def decoding() -> dict[str, Any]:
     """As many steps as tokens, with a cache and reading everything again at each step."""
-    model = rg.nn.Decoder(**DECODER, crosses=False, attention={"positions": rg.nn.Rotary(64)}).eval()
-    x = torch.randn(1, DECODED, DECODER["width"])
+    model = rg.nn.Decoder(**DECODER, cross_attention=False, attention={"positions": rg.nn.Rotary(64)}).eval()
+    x = torch.randn(1, DECODED, DECODER["embed_dim"])
 
     def cached() -> None:
         cache = rg.nn.Cache(model)

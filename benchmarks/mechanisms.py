@@ -14,7 +14,7 @@ from torch import Tensor
 import regard as rg
 from benchmarks import common
 from regard.analysis import MECHANISMS, Exponent, Setting, exponent, predicted
-from regard.cli.bench.machine import peak
+from regard.bench.machine import peak
 from regard.draw.complexity import Point, growth
 
 SETTING = Setting(heads=4, dim=64, window=256, rank=64, hidden=32)

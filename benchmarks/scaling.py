@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 
 from benchmarks import common
-from regard.cli.bench import contests
-from regard.cli.bench.contests import Setting
+from regard.bench import contests
+from regard.bench.contests import Setting
 
 
 def with_threads(count: int, run: Callable[[], object]) -> object:

@@ -6,8 +6,8 @@ from typing import Any
 
 import regard as rg
 from benchmarks import common
-from regard.cli.bench import contests
-from regard.cli.bench.contests import Setting
+from regard.bench import contests
+from regard.bench.contests import Setting
 from regard.engines import choose
 from regard.masks import Mask
 from regard.shapes import sizes_of

@@ -120,14 +120,14 @@ SPEC = {
 }
 QK = {"query": QUERY, "key": KEY}
 QKV = QK | {"value": VALUE}
-HEADS = {"width": 8, "heads": 2}
+HEADS = {"embed_dim": 8, "num_heads": 2}
 LAYER = HEADS | {
-    "norm": "pre", "kind": "layer", "activation": "gelu", "dropout": 0.0, "inner_dropout": 0.0, "bias": True,
-    "init": "xavier", "epsilon": 1e-5, "checkpoint": False, "hidden": 9,
+    "norm_first": True, "norm_type": "layer", "activation": "gelu", "dropout": 0.0, "inner_dropout": 0.0, "bias": True,
+    "init": "xavier", "layer_norm_eps": 1e-5, "checkpoint": False, "dim_feedforward": 9,
 }  # fmt: skip
 ATTENTION = HEADS | {
-    "kv_heads": 1, "head_dim": 4, "value_dim": 3, "source_width": None, "bias": True, "dropout": 0.1,
-    "output_dropout": 0.1, "init": "xavier", "mask": None, "positions": None, "norm": "rms", "score": None,
+    "num_kv_heads": 1, "head_dim": 4, "value_dim": 3, "memory_dim": None, "bias": True, "dropout": 0.1,
+    "output_dropout": 0.1, "init": "xavier", "mask": None, "positions": None, "qk_norm": "rms", "score": None,
     "scale": 0.5, "softcap": 2.0, "sink": True,
 }  # fmt: skip
 SLICES = {"rows": slice(0, 2), "columns": slice(1, 3)}
@@ -161,49 +161,49 @@ TABLE: dict[str, dict[str, Valid]] = {
     },
     "regard.nn": {
         "MultiHeadAttention": Valid(ATTENTION, tokens),
-        "Additive": Valid({"query_dim": 4, "key_dim": 4, "hidden": 3, "bias": True}, scored),
-        "Concat": Valid({"query_dim": 4, "key_dim": 4, "hidden": 3}, scored),
-        "General": Valid({"query_dim": 4, "key_dim": 4, "heads": 2}, scored),
+        "Additive": Valid({"query_dim": 4, "key_dim": 4, "hidden_size": 3, "bias": True}, scored),
+        "Concat": Valid({"query_dim": 4, "key_dim": 4, "hidden_size": 3}, scored),
+        "General": Valid({"query_dim": 4, "key_dim": 4, "num_heads": 2}, scored),
         "Tempered": Valid({"score": rg.nn.Cosine(), "temperature": 0.5, "learned": True}, scored),
-        "Alibi": Valid({"heads": 2}, lambda made: rg.nn.MultiHeadAttention(8, 2, positions=made)(X)),
+        "Alibi": Valid({"num_heads": 2}, lambda made: rg.nn.MultiHeadAttention(8, 2, positions=made)(X)),
         "Relative": Valid(
-            {"heads": 2, "reach": 9, "buckets": 8, "one_sided": False},
+            {"num_heads": 2, "max_distance": 9, "num_buckets": 8, "bidirectional": True},
             lambda made: rg.nn.MultiHeadAttention(8, 2, positions=made)(X),
         ),
         "Rotary": Valid(
-            {"dim": 4, "base": 10.0, "stretch": 2.0, "interleaved": True},
+            {"dim": 4, "base": 10.0, "scaling_factor": 2.0, "interleaved": True},
             lambda made: rg.nn.MultiHeadAttention(8, 2, positions=made)(X),
         ),
-        "Learned": Valid({"length": 7, "width": 8}, tokens),
-        "Sinusoidal": Valid({"width": 8, "base": 100.0}, tokens),
+        "Learned": Valid({"max_positions": 7, "embed_dim": 8}, tokens),
+        "Sinusoidal": Valid({"embed_dim": 8, "base": 100.0}, tokens),
         "FeedForward": Valid({
-            "width": 8, "hidden": 9, "activation": "relu", "bias": True, "dropout": 0.1, "output_dropout": 0.1,
+            "embed_dim": 8, "dim_feedforward": 9, "activation": "relu", "bias": True, "dropout": 0.1, "output_dropout": 0.1,
             "init": "zero",
         }, tokens),
         "EncoderLayer": Valid(LAYER | {"attention": {"scale": 0.5}}, tokens),
-        "Encoder": Valid(LAYER | {"depth": 1, "attention": {"scale": 0.5}}, tokens),
-        "DecoderLayer": Valid(LAYER | {"crosses": True, "source_width": 8, "attention": None}, cross),
-        "Decoder": Valid(LAYER | {"depth": 1, "crosses": True, "source_width": 8, "attention": None}, cross),
+        "Encoder": Valid(LAYER | {"num_layers": 1, "attention": {"scale": 0.5}}, tokens),
+        "DecoderLayer": Valid(LAYER | {"cross_attention": True, "memory_dim": 8, "attention": None}, cross),
+        "Decoder": Valid(LAYER | {"num_layers": 1, "cross_attention": True, "memory_dim": 8, "attention": None}, cross),
         "LinearAttention": Valid(HEADS | {
-            "features": rg.nn.Elu(), "causal": True, "head_dim": 3, "source_width": 8, "bias": True}, tokens),
+            "features": rg.nn.Elu(), "causal": True, "head_dim": 3, "memory_dim": 8, "bias": True}, tokens),
         "PositiveRandom": Valid(
-            {"dim": 4, "count": 3, "seed": 1}, lambda made: rg.nn.LinearAttention(8, 2, features=made)(X)),
+            {"dim": 4, "num_features": 3, "seed": 1}, lambda made: rg.nn.LinearAttention(8, 2, features=made)(X)),
         "LandmarkAttention": Valid(HEADS | {
-            "landmarks": 2, "iterations": 3, "head_dim": 3, "source_width": 8, "bias": True}, tokens),
+            "num_landmarks": 2, "iterations": 3, "head_dim": 3, "memory_dim": 8, "bias": True}, tokens),
         "ProjectedAttention": Valid(HEADS | {
-            "tokens": 5, "rank": 2, "shared": True, "head_dim": 3, "source_width": 8, "bias": True}, tokens),
+            "max_keys": 5, "rank": 2, "share_kv": True, "head_dim": 3, "memory_dim": 8, "bias": True}, tokens),
         "RecurrentEncoder": Valid({
-            "width": 8, "hidden": 3, "cell": "gru", "layers": 2, "bidirectional": True, "dropout": 0.1}, tokens),
+            "input_size": 8, "hidden_size": 3, "cell": "gru", "num_layers": 2, "bidirectional": True, "dropout": 0.1}, tokens),
         "RecurrentDecoder": Valid({
-            "width": 8, "hidden": 4, "source_width": 8, "score": rg.nn.General(4, 8), "order": "luong", "cell": "gru"},
+            "input_size": 8, "hidden_size": 4, "memory_dim": 8, "score": rg.nn.General(4, 8), "order": "luong", "cell": "gru"},
             cross),
         "Cache": Valid({"model": rg.nn.MultiHeadAttention(8, 2)}),
         "linear_attention": Valid(QKV | {
             "query": QUERY[:, :, :3], "key": KEY[:, :, :3], "value": VALUE[:, :, :3], "features": rg.nn.Elu(),
             "causal": True, "mask": rg.padding(3), "state": None}),
         "linear_weights": Valid(QK | SLICES | {"features": None, "causal": False, "mask": rg.prefix(3)}),
-        "landmark_attention": Valid(QKV | {"landmarks": 2, "iterations": 3, "scale": 0.5}),
-        "landmark_weights": Valid(QK | SLICES | {"landmarks": 2, "iterations": 3, "scale": 0.5}),
+        "landmark_attention": Valid(QKV | {"num_landmarks": 2, "iterations": 3, "scale": 0.5}),
+        "landmark_weights": Valid(QK | SLICES | {"num_landmarks": 2, "iterations": 3, "scale": 0.5}),
         "projected_attention": Valid(QKV | {"project_key": torch.ones(2, 5), "project_value": torch.ones(2, 5)}),
         "projected_weights": Valid(
             QK | SLICES | {"project_key": torch.ones(2, 5), "project_value": torch.ones(2, 5)}),
@@ -212,10 +212,11 @@ TABLE: dict[str, dict[str, Valid]] = {
         "by_landmarks": Valid({"iterations": 2}, lambda made: made(2, QUERY, KEY, VALUE)),
         "by_slots": Valid({}, lambda made: made(2, QUERY, KEY, VALUE)),
         "Config": Valid({
-            "vocabulary": 11, "width": 8, "depth": 1, "heads": 2, "hidden": 9, "kv_heads": 1, "head_dim": 3,
-            "value_dim": 3, "crosses": True, "source_width": 4, "positions": 5, "segments": 2, "gated": True,
-            "bias": True, "kind": "rms", "head_norm": "rms", "sink": True, "embedding_norm": True,
-            "final_norm": True, "pooler": True, "tied": True}, rg.nn.parameters_of),
+            "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9,
+            "num_key_value_heads": 1, "head_dim": 3, "value_dim": 3, "cross_attention": True, "memory_dim": 4,
+            "max_position_embeddings": 5, "type_vocab_size": 2, "gated": True, "bias": True, "norm_type": "rms",
+            "qk_norm": "rms", "sink": True, "embedding_norm": True, "final_norm": True, "pooler": True,
+            "tie_word_embeddings": True}, rg.nn.parameters_of),
         "parameters_of": Valid({"config": rg.nn.Config(11, 8, 1, 2)}),
         "parts_of": Valid({"config": rg.nn.Config(11, 8, 1, 2)}),
         "from_torch": Valid({"module": nn.MultiheadAttention(8, 2, batch_first=True)}),

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import regard as rg
-from regard.cli.bench import command, contests
-from regard.cli.bench.contests import Setting
-from regard.cli.bench.machine import peak
-from regard.cli.bench.timing import interleaved
+from regard.bench import contests
+from regard.bench.contests import Setting
+from regard.bench.machine import peak
+from regard.bench.timing import interleaved
+from regard.cli import bench as command
 from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError
 

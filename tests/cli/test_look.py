@@ -43,6 +43,18 @@ def test_an_encoder_decoder_shows_three_kinds(regard, folders, tmp_path):
     assert cross[0].sizes.queries == len(record.tokens[0])
 
 
+def test_a_text_alone_is_read_by_the_embedded_model(regard, tmp_path):
+    status, out, err = regard("look", "def quick(x): return x")
+    assert (status, err) == (0, "") and "Regard's embedded model" in out
+    assert "quick" in (tmp_path / "regard-report.html").read_text()
+
+
+def test_a_single_unknown_word_gets_both_readings(regard):
+    status, _, err = regard("look", "hello")
+    assert status == 2 and "there is no folder 'hello' here" in err
+    assert "if it is a text for the embedded model: regard look language 'hello'" in err
+
+
 def test_text_comes_from_a_file(regard, tmp_path):
     (tmp_path / "code.py").write_text("import os\nprint(os.name)\n")
     status, _, _ = regard("look", "--file", "code.py")

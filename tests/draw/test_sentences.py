@@ -121,7 +121,9 @@ def test_no_mass_at_all_is_drawn():
 def test_where_all_are_right_none_is_marked():
     figure = draw.passage(["A.", "B."], [1.0, 2.0], support=[0, 1])
     assert signs(figure) == [] and len(frames(figure)) == 2
-    assert "All sentences are known to be right, so that none can be marked as a wrong one." in " ".join(words(figure))
+    assert "All sentences are known to be right, so that none can be marked as a wrong one." in " ".join(
+        words(figure)
+    )
 
 
 @pytest.mark.parametrize(

@@ -252,10 +252,7 @@ def _output_faults(output: Tensor, case: Case, known: Bounds, where: Tensor) -> 
     spread = torch.maximum(high - w, w - low) @ value.abs()
     # 16-bit weights on their way to the output, and sums that begin with the largest of the values
     # below the least normal number a weight is none, and so is an output, but for its last place
-    least = (
-        known.least * value.abs().sum(-2, keepdim=True)
-        + torch.finfo(output.dtype).tiny * eps
-    )
+    least = known.least * value.abs().sum(-2, keepdim=True) + torch.finfo(output.dtype).tiny * eps
     room = (2 * eps + exact) * (w @ value.abs()) + spread * (1 + 4 * eps) + exact * 1e-30 + least
     fits = (w @ value.abs()).abs() < torch.finfo(output.dtype).max / 4
     want = w @ value

@@ -32,17 +32,15 @@ LAYERS = (
     ("record",),
     ("watch",),
     ("nn", "models", "training"),
-    ("analysis",),
+    ("analysis", "bench"),
     ("draw", "page", "embedded"),
     ("tasks",),
     ("cli", "__main__", "__init__"),
 )
 READS_REFERENCE = {"cli"}  # `regard verify`; nobody else inside the package
 LIGHT = {"regard", "torch", "numpy"} | sys.stdlib_module_names
-IMPORTS_EARLY = {
-    "cli",
-    "models",
-}  # are themselves imported late: by the command, and where `rg.models` is asked for
+# Are themselves imported late: by the command, and where `rg.models` is asked for.
+IMPORTS_EARLY = {"cli", "models"}
 KERNELS = ".engines.triton.kernels"  # written in Triton's language, and imported only where one is launched
 
 MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 130, 400, 12, 18
@@ -302,16 +300,8 @@ def forbidden_code_faults(files: list[Path]) -> list[str]:
     return faults
 
 
-WRITERS = {
-    "write_text",
-    "write_bytes",
-    "savefig",
-    "save_file",
-    "to_parquet",
-    "to_csv",
-    "save_pretrained",
-    "imsave",
-}
+WRITERS = {"write_text", "write_bytes", "savefig", "save_file", "save_pretrained", "imsave"}
+WRITERS |= {"to_parquet", "to_csv"}
 WHOLE = {"replacing", "replacing_all", "temporary", "BytesIO"}  # what these give may be written to in place
 
 

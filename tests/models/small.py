@@ -14,20 +14,30 @@ PAD, START, END, IGNORED = 0, 1, 2, -100
 PIXELS = (1, 15, 20)  # 3 × 4 patches of 5 × 5
 
 TEXT = {
-    "vocabulary": VOCABULARY, "width": WIDTH, "dropout": 0.0,
+    "vocab_size": VOCABULARY, "dropout": 0.0,
     "pad_token_id": PAD, "bos_token_id": START, "eos_token_id": END, "decoder_start_token_id": START,
 }  # fmt: skip
-LAYERS = {"depth": DEPTH, "heads": HEADS, "hidden": HIDDEN, "length": 41}
-IMAGE = {"image": PIXELS[1:], "patch": 5, "channels": 1}
+LAYERS = {
+    "hidden_size": WIDTH,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": HEADS,
+    "intermediate_size": HIDDEN,
+    "max_position_embeddings": 41,
+}
+IMAGE = {"image_size": PIXELS[1:], "patch_size": 5, "num_channels": 1}
 POSITIONS = ("learned", "sinusoidal", "rotary", "alibi", "relative", None)
 KINDS = {
     "masked": (rg.models.EncoderForMaskedLM, rg.models.EncoderConfig, LAYERS),
-    "span": (rg.models.EncoderForQuestionAnswering, rg.models.EncoderConfig, LAYERS | {"segments": 2}),
+    "span": (rg.models.EncoderForQuestionAnswering, rg.models.EncoderConfig, LAYERS | {"type_vocab_size": 2}),
     "point": (rg.models.EncoderForPointing, rg.models.EncoderConfig, LAYERS),
     "decoder": (rg.models.DecoderForCausalLM, rg.models.DecoderConfig, LAYERS),
     "text": (rg.models.EncoderDecoderForConditionalGeneration, rg.models.EncoderDecoderConfig, LAYERS),
     "image": (rg.models.ImageToTextForConditionalGeneration, rg.models.ImageToTextConfig, LAYERS | IMAGE),
-    "recurrent": (rg.models.RecurrentForConditionalGeneration, rg.models.RecurrentConfig, {"hidden": 23}),
+    "recurrent": (
+        rg.models.RecurrentForConditionalGeneration,
+        rg.models.RecurrentConfig,
+        {"embedding_size": WIDTH, "hidden_size": 23},
+    ),
 }
 WRITERS = ("decoder", "text", "image", "recurrent")
 

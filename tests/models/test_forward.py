@@ -63,7 +63,7 @@ def test_nothing_is_random_in_evaluation(kind):
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("kind", ["masked", "decoder"])
 def test_padding_changes_nothing(kind, positions, side):
-    model, read = model_of(kind, positions=positions), ids(SOURCE)
+    model, read = model_of(kind, position_embedding_type=positions), ids(SOURCE)
     mask = padded(LENGTHS, side)
     logits = model(read, attention_mask=mask).logits
     for row, length in enumerate(LENGTHS):
@@ -76,7 +76,7 @@ def test_padding_changes_nothing(kind, positions, side):
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_padding_of_a_source_and_of_a_target_changes_nothing(positions, side):
-    model, source, target = model_of("text", positions=positions), ids(SOURCE), ids(TARGET)
+    model, source, target = model_of("text", position_embedding_type=positions), ids(SOURCE), ids(TARGET)
     ahead, beside = padded(LENGTHS, side), padded((3, TARGET, 5), side, TARGET)
     logits = model(source, ahead, target, beside).logits
     for row in range(BATCH):
@@ -95,7 +95,10 @@ def test_padding_of_a_recurrent_source_changes_nothing():
 
 
 def test_a_hole_in_a_mask_is_not_seen():
-    decoder, encoder = model_of("decoder", positions=None), model_of("text", positions=None)
+    decoder, encoder = (
+        model_of("decoder", position_embedding_type=None),
+        model_of("text", position_embedding_type=None),
+    )
     mask = torch.tensor([[1, 1, 0, 0, 1, 0, 1], [0, 1, 1, 0, 1, 1, 0]])
     read, target = ids(7, 2), ids(5, 2)
     logits, said = decoder(read, mask).logits, encoder(read, mask, target).logits
@@ -191,19 +194,19 @@ def test_segments_are_told_apart():
 
 
 @pytest.mark.parametrize("kind", ["decoder", "text", "image"])
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_every_number_reaches_the_layers(kind, norm):
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_every_number_reaches_the_layers(kind, norm_first):
     changed = {
-        "norm": norm,
-        "kind": "rms",
-        "activation": "swiglu",
+        "norm_first": norm_first,
+        "norm_type": "rms",
+        "hidden_act": "swiglu",
         "bias": False,
-        "kv_heads": 2,
-        "epsilon": 1e-3,
+        "num_key_value_heads": 2,
+        "layer_norm_eps": 1e-3,
     }
     model = model_of(kind, **changed, embedding_norm=True, init="zero", inner_dropout=0.1)
     layer = model.decoder.stack.layers[0]
-    assert (layer.order, layer.attention.kv_heads, layer.attention.dropout) == (norm, 2, 0.1)
+    assert (layer.norm_first, layer.attention.num_kv_heads, layer.attention.dropout) == (norm_first, 2, 0.1)
     assert layer.feedforward.activation == "swiglu" and layer.feedforward.inner.bias is None
     assert isinstance(layer.attention_norm, torch.nn.RMSNorm) and layer.attention_norm.eps == 1e-3
     assert isinstance(model.decoder.embedding.norm, torch.nn.RMSNorm)
@@ -211,13 +214,15 @@ def test_every_number_reaches_the_layers(kind, norm):
 
 
 def test_the_encoder_alone():
-    config = rg.models.EncoderConfig(vocabulary=VOCABULARY, width=WIDTH, heads=HEADS, eos_token_id=END)
+    config = rg.models.EncoderConfig(
+        vocab_size=VOCABULARY, hidden_size=WIDTH, num_attention_heads=HEADS, eos_token_id=END
+    )
     hidden = rg.models.EncoderModel(config).eval()(ids(SOURCE)).last_hidden_state
     assert hidden.shape == (BATCH, SOURCE, WIDTH)
 
 
 def test_patches_are_read_row_after_row():
-    model, image = model_of("image", positions=None), torch.zeros(1, 1, 15, 20)
+    model, image = model_of("image", position_embedding_type=None), torch.zeros(1, 1, 15, 20)
     blank = model.encoder(image).last_hidden_state
     image[0, 0, 7, 11] = 1.0  # row 1, column 2 of 4
     encoder = model.encoder
@@ -251,7 +256,7 @@ def test_patches_are_read_row_after_row():
         ("text", lambda m: m(ids(5), inputs_embeds=torch.ones(1)), ArgumentError,
          "there must be no keyword 'inputs_embeds', got Tensor"),
         ("masked", lambda m: m(ids(5), token_type_ids=torch.ones(3, 5, dtype=torch.long)), ArgumentError,
-         "config.segments must say how many kinds token_type_ids name, got 0"),
+         "config.type_vocab_size must say how many kinds token_type_ids name, got 0"),
         ("span", lambda m: m(ids(5), token_type_ids=ids(4)), ShapeError, r"token_type_ids must be \(3, 5\)"),
         ("span", lambda m: m(ids(5), start_positions=torch.ones(3)), ShapeError, "must be given together"),
         ("text", lambda m: m(ids(5)), ArgumentError, "a target must be given as decoder_input_ids or labels"),
@@ -286,16 +291,28 @@ def test_a_start_token_is_needed(kind):
 @pytest.mark.parametrize(
     "kind, changed, message",
     [
-        ("decoder", {"positions": "near"}, 'positions must be "learned", "sinusoidal", .* got \'near\''),
-        ("decoder", {"heads": 5}, "heads must divide width"),
-        ("masked", {"norm": "mid"}, 'norm must be "pre" or "post"'),
-        ("text", {"activation": "tanh"}, "activation must be one of"),
-        ("image", {"patch": 7}, "height and width of an image must be multiples of patch, got 15 × 20 for 7"),
+        (
+            "decoder",
+            {"position_embedding_type": "near"},
+            'position_embedding_type must be "learned", "sinusoidal", .* got \'near\'',
+        ),
+        ("decoder", {"num_attention_heads": 5}, "num_heads must divide embed_dim"),
+        ("masked", {"norm_type": "mid"}, 'norm_type must be "layer" or "rms"'),
+        ("text", {"hidden_act": "tanh"}, "activation must be one of"),
+        (
+            "image",
+            {"patch_size": 7},
+            "height and width of an image must be multiples of patch_size, got 15 × 20 for 7",
+        ),
         ("recurrent", {"score": "cosine"}, "score must be \"additive\", .* or None, got 'cosine'"),
-        ("recurrent", {"score": "dot"}, 'score="dot" must compare states of one width, got 23 and 46'),
+        ("recurrent", {"score": "dot"}, 'score="dot" must compare states of one size, got 23 and 46'),
         ("recurrent", {"cell": "rnn"}, 'cell must be "gru" or "lstm"'),
         ("recurrent", {"order": "after"}, 'order must be "bahdanau" or "luong"'),
-        ("recurrent", {"tie_word_embeddings": True}, "hidden must be width to tie embeddings, got 23 and 24"),
+        (
+            "recurrent",
+            {"tie_word_embeddings": True},
+            "embedding_size must be hidden_size to tie embeddings, got 24 and 23",
+        ),
     ],
 )
 def test_what_a_config_must_say(kind, changed, message):
@@ -306,7 +323,14 @@ def test_what_a_config_must_say(kind, changed, message):
 def test_local_layers_see_their_own_segment_only():
     torch.manual_seed(3)
     config = rg.models.EncoderConfig(
-        vocabulary=31, width=24, heads=3, depth=2, local=1, segments=4, dropout=0.0, init="xavier"
+        vocab_size=31,
+        hidden_size=24,
+        num_attention_heads=3,
+        num_hidden_layers=2,
+        local_layers=1,
+        type_vocab_size=4,
+        dropout=0.0,
+        init="xavier",
     )
     model = rg.models.EncoderModel(config).eval()
     ids, segments = torch.randint(5, 31, (2, 11)), torch.tensor([[2] * 3 + [1] * 5 + [0] * 3] * 2)
@@ -329,15 +353,29 @@ def test_local_layers_see_their_own_segment_only():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"local": 1}, "local must be from 0 to depth, with segments, got 1 of 2 layers and 0 segments"),
-        ({"local": 3, "segments": 2}, "got 3 of 2 layers"),
+        (
+            {"local_layers": 1},
+            "local_layers must be from 0 to num_hidden_layers, with .* got 1 of 2 layers and 0 segments",
+        ),
+        ({"local_layers": 3, "type_vocab_size": 2}, "got 3 of 2 layers"),
     ],
 )
 def test_local_layers_need_segments(settings, message):
     with pytest.raises(ArgumentError, match=message):
-        rg.models.EncoderModel(rg.models.EncoderConfig(vocabulary=31, width=24, heads=3, depth=2, **settings))
+        rg.models.EncoderModel(
+            rg.models.EncoderConfig(
+                vocab_size=31, hidden_size=24, num_attention_heads=3, num_hidden_layers=2, **settings
+            )
+        )
     local = rg.models.EncoderModel(
-        rg.models.EncoderConfig(vocabulary=31, width=24, heads=3, depth=2, local=2, segments=2)
+        rg.models.EncoderConfig(
+            vocab_size=31,
+            hidden_size=24,
+            num_attention_heads=3,
+            num_hidden_layers=2,
+            local_layers=2,
+            type_vocab_size=2,
+        )
     )
     with pytest.raises(
         ArgumentError, match="token_type_ids must say the segments of 2 local layers, got None"
@@ -347,13 +385,13 @@ def test_local_layers_need_segments(settings, message):
 
 def test_a_grid_of_patches_has_positions_of_rows_and_columns():
     config = rg.models.ImageToTextConfig(
-        vocabulary=31,
-        width=24,
-        heads=3,
-        image=(15, 20),
-        patch=5,
-        channels=1,
-        positions="sinusoidal",
+        vocab_size=31,
+        hidden_size=24,
+        num_attention_heads=3,
+        image_size=(15, 20),
+        patch_size=5,
+        num_channels=1,
+        position_embedding_type="sinusoidal",
         dropout=0.0,
     )
     encoder = rg.models.ImageToTextForConditionalGeneration(config).encoder
@@ -368,9 +406,14 @@ def test_a_grid_of_patches_has_positions_of_rows_and_columns():
 
 def test_a_grid_of_patches_needs_a_width_that_is_divided_by_four():
     config = rg.models.ImageToTextConfig(
-        vocabulary=31, width=6, heads=3, image=(8, 8), patch=4, positions="sinusoidal"
+        vocab_size=31,
+        hidden_size=6,
+        num_attention_heads=3,
+        image_size=(8, 8),
+        patch_size=4,
+        position_embedding_type="sinusoidal",
     )
     with pytest.raises(
-        ArgumentError, match="width must be a multiple of 4 for places in rows and columns, got 6"
+        ArgumentError, match="embed_dim must be a multiple of 4 for positions in rows and columns, got 6"
     ):
         rg.models.ImageToTextForConditionalGeneration(config)

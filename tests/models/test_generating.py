@@ -35,7 +35,7 @@ def test_a_cache_changes_no_token(kind, way):
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("kind", ["decoder", "text"])
 def test_a_cache_changes_no_token_whatever_the_positions(kind, positions):
-    model, read = model_of(kind, positions=positions, kv_heads=2), given(kind)
+    model, read = model_of(kind, position_embedding_type=positions, num_key_value_heads=2), given(kind)
     mask = padded((SOURCE, 4, 7), "left")
     for way in ("greedy", "beams"):
         how = read | {"attention_mask": mask} | WAYS[way]
@@ -53,7 +53,7 @@ def test_a_state_changes_no_token(score, order, cell):
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_a_padded_prompt_is_gone_on_with_as_alone(positions):
-    model, read = model_of("decoder", positions=positions), ids(SOURCE)
+    model, read = model_of("decoder", position_embedding_type=positions), ids(SOURCE)
     lengths = (SOURCE, 4, 7)
     batch = said(model, input_ids=read, attention_mask=padded(lengths, "left"), do_sample=False)[:, SOURCE:]
     for row, length in enumerate(lengths):
@@ -94,7 +94,7 @@ def test_guesses_ahead_change_no_token():
     model, read = model_of("decoder"), ids(SOURCE, 1)
     how = {"input_ids": read, "do_sample": False}
     assert torch.equal(said(model, **how), said(model, **how, prompt_lookup_num_tokens=3))
-    assistant = model_of("decoder", depth=1)
+    assistant = model_of("decoder", num_hidden_layers=1)
     assert torch.equal(said(model, **how), said(model, **how, assistant_model=assistant))
 
 
@@ -105,7 +105,7 @@ def test_a_prompt_in_pieces_changes_no_token():
 
 
 def test_a_conversation_goes_on_with_its_cache():
-    model, read = model_of("decoder", positions="rotary"), ids(SOURCE)
+    model, read = model_of("decoder", position_embedding_type="rotary"), ids(SOURCE)
     first = said(model, input_ids=read, do_sample=False, return_dict_in_generate=True)
     more = torch.cat((first.sequences, ids(4)), 1)
     cache = first.past_key_values

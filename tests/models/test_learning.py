@@ -6,22 +6,29 @@ import torch
 from models.small import IGNORED, IMAGE, KINDS, TARGET, TEXT, labeled
 
 TRAINED = {
-    "masked": {}, "span": {"segments": 2}, "decoder": {"positions": "rotary"}, "text": {"norm": "post"}, "image": IMAGE,
-    "sinusoidal": {"positions": "sinusoidal"}, "relative": {"positions": "relative", "kind": "rms", "bias": False},
-    "additive": {"score": "additive"}, "general": {"score": "general", "order": "luong", "cell": "lstm"},
-    "dot": {"score": "dot", "order": "luong", "bidirectional": False}, "none": {"score": None},
-}  # fmt: skip
+    "masked": {},
+    "span": {"type_vocab_size": 2},
+    "decoder": {"position_embedding_type": "rotary"},
+    "text": {"norm_first": False},
+    "image": IMAGE,
+    "sinusoidal": {"position_embedding_type": "sinusoidal"},
+    "relative": {"position_embedding_type": "relative", "norm_type": "rms", "bias": False},
+    "additive": {"score": "additive"},
+    "general": {"score": "general", "order": "luong", "cell": "lstm"},
+    "dot": {"score": "dot", "order": "luong", "bidirectional": False},
+    "none": {"score": None},
+}
 KIND_OF = {"sinusoidal": "decoder", "relative": "text"} | dict.fromkeys(
     ("additive", "general", "dot", "none"), "recurrent"
 )
-LAYERS = {"heads": 4, "depth": 2, "length": 16}
+LAYERS = {"num_attention_heads": 4, "num_hidden_layers": 2, "max_position_embeddings": 16}
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_few_texts_are_learned_by_heart(name):
     kind = KIND_OF.get(name, name)
     model, config, _ = KINDS[kind]
-    numbers = TEXT | ({} if kind == "recurrent" else LAYERS) | {"width": 32} | TRAINED[name]
+    numbers = TEXT | ({} if kind == "recurrent" else LAYERS) | {"hidden_size": 32} | TRAINED[name]
     made, inputs = model(config(**numbers)), labeled(kind)
     if "labels" in inputs and kind != "decoder":
         inputs["labels"][:, -2:] = IGNORED

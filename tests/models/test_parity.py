@@ -12,12 +12,12 @@ from regard.errors import ArgumentError
 
 WIDTH, HEADS, DEPTH, TOKENS = 24, 4, 2, 11
 NUMBERS = {
-    "vocabulary": VOCABULARY,
-    "width": WIDTH,
-    "heads": HEADS,
-    "depth": DEPTH,
-    "hidden": HIDDEN,
-    "length": 41,
+    "vocab_size": VOCABULARY,
+    "hidden_size": WIDTH,
+    "num_attention_heads": HEADS,
+    "num_hidden_layers": DEPTH,
+    "intermediate_size": HIDDEN,
+    "max_position_embeddings": 41,
 }
 
 
@@ -60,7 +60,7 @@ def gpt2():
 def test_gpt2():
     theirs, state = gpt2()
     config = rg.models.DecoderConfig(
-        **NUMBERS, activation="gelu_tanh", bos_token_id=1, eos_token_id=2, pad_token_id=0
+        **NUMBERS, hidden_act="gelu_tanh", bos_token_id=1, eos_token_id=2, pad_token_id=0
     )
     ours = rg.models.DecoderForCausalLM(config).eval()
     ours.load_state_dict(state)
@@ -105,7 +105,9 @@ def test_bert(side):
         for leaf in ("weight", "bias"):
             parts = [getattr(projection, leaf) for projection in (own.query, own.key, own.value)]
             state[f"encoder.stack.layers.{i}.attention.qkv.{leaf}"] = torch.cat(parts)
-    config = rg.models.EncoderConfig(**NUMBERS, segments=2, norm="post", embedding_norm=True, epsilon=1e-12)
+    config = rg.models.EncoderConfig(
+        **NUMBERS, type_vocab_size=2, norm_first=False, embedding_norm=True, layer_norm_eps=1e-12
+    )
     ours = rg.models.EncoderForMaskedLM(config).eval()
     ours.load_state_dict(state)
     assert ours.num_parameters() == theirs.num_parameters()
@@ -123,7 +125,13 @@ def test_bert(side):
 def test_patches_of_a_stem_are_in_the_middle_of_what_they_see():
     """A pixel changes the patches within four pixels of it, and no other; torch's own convolutions give the same."""
     config = rg.models.ImageToTextConfig(
-        **NUMBERS, image=(12, 20), patch=4, stem=3, channels=2, positions=None, dropout=0.0
+        **NUMBERS,
+        image_size=(12, 20),
+        patch_size=4,
+        stem_channels=3,
+        num_channels=2,
+        position_embedding_type=None,
+        dropout=0.0,
     )
     model = rg.models.ImageToTextForConditionalGeneration(config).eval()
     stem = model.encoder.stem
@@ -151,14 +159,19 @@ def test_patches_of_a_stem_are_in_the_middle_of_what_they_see():
 def test_a_stem_needs_patches_that_can_be_halved(stem, patch):
     with pytest.raises(ArgumentError, match=f"a power of two with one, got {stem} and {patch}"):
         rg.models.ImageToTextForConditionalGeneration(
-            rg.models.ImageToTextConfig(image=(patch, patch), patch=patch, stem=stem)
+            rg.models.ImageToTextConfig(image_size=(patch, patch), patch_size=patch, stem_channels=stem)
         )
 
 
 def test_patches_are_those_of_vit():
     """An image's patches, projected, are those of a convolution whose steps are as long as its kernel."""
     config = rg.models.ImageToTextConfig(
-        **NUMBERS, image=(15, 20), patch=5, channels=3, positions=None, dropout=0.0
+        **NUMBERS,
+        image_size=(15, 20),
+        patch_size=5,
+        num_channels=3,
+        position_embedding_type=None,
+        dropout=0.0,
     )
     encoder = rg.models.ImageToTextForConditionalGeneration(config).encoder.eval()
     image, seen = torch.randn(2, 3, 15, 20), []

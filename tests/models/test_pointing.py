@@ -70,7 +70,7 @@ def test_places_alone_are_chosen_from():
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_padding_changes_nothing(positions, side):
-    model, inputs = model_of("point", positions=positions), labeled("point")
+    model, inputs = model_of("point", position_embedding_type=positions), labeled("point")
     mask = padded(LENGTHS, side)
     real = mask.bool()
     inputs["places"] = (inputs["places"] | (torch.arange(SOURCE) % 3 == 0)) & real
@@ -136,7 +136,14 @@ def test_what_must_hold(changed, error, message):
 def test_it_learns_to_point_at_a_marked_token():
     marked, rows, tokens = 3, 64, 13
     model = EncoderForPointing(
-        EncoderConfig(vocabulary=VOCABULARY, width=32, heads=4, depth=1, dropout=0.0, pad_token_id=PAD)
+        EncoderConfig(
+            vocab_size=VOCABULARY,
+            hidden_size=32,
+            num_attention_heads=4,
+            num_hidden_layers=1,
+            dropout=0.0,
+            pad_token_id=PAD,
+        )
     )
 
     def batch():

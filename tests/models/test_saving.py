@@ -50,7 +50,7 @@ def test_a_model_comes_back_bit_by_bit(kind, tmp_path):
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_positions_come_back(positions, tmp_path):
-    model, inputs = model_of("text", positions=positions), labeled("text")
+    model, inputs = model_of("text", position_embedding_type=positions), labeled("text")
     assert torch.equal(loaded(model, tmp_path, AUTO["text"])(**inputs).logits, model(**inputs).logits)
 
 
@@ -58,7 +58,9 @@ def test_positions_come_back(positions, tmp_path):
     ("additive", "luong", "lstm"), ("concat", "bahdanau", "gru"), ("general", "luong", "gru"), (None, "luong", "lstm"),
 ])  # fmt: skip
 def test_recurrent_forms_come_back(score, order, cell, tmp_path):
-    model = model_of("recurrent", score=score, order=order, cell=cell, layers=2, source_vocabulary=37)
+    model = model_of(
+        "recurrent", score=score, order=order, cell=cell, num_hidden_layers=2, source_vocab_size=37
+    )
     inputs = labeled("recurrent")
     assert torch.equal(loaded(model, tmp_path, AUTO["recurrent"])(**inputs).logits, model(**inputs).logits)
 
@@ -75,7 +77,7 @@ def test_the_encoder_is_the_plain_model():
 
 
 def test_a_new_head_on_an_old_encoder_is_drawn(tmp_path):
-    old = model_of("masked", positions="relative")
+    old = model_of("masked", position_embedding_type="relative")
     old.save_pretrained(tmp_path)
     pointing, info = rg.models.EncoderForPointing.from_pretrained(tmp_path, output_loading_info=True)
     assert set(info["missing_keys"]) == {"pointer.query", "pointer.key.weight"}
@@ -89,7 +91,7 @@ def test_a_new_head_on_an_old_encoder_is_drawn(tmp_path):
 
 
 def test_what_a_checkpoint_lacks_is_drawn_as_in_a_new_model(tmp_path):
-    model = model_of("decoder", init="zero", positions="alibi")
+    model = model_of("decoder", init="zero", position_embedding_type="alibi")
     kept = {
         name: t for name, t in model.state_dict().items() if "layers.1." not in name and "lm_head" not in name
     }
@@ -105,7 +107,7 @@ def test_what_a_checkpoint_lacks_is_drawn_as_in_a_new_model(tmp_path):
 
 
 def test_one_new_model_gives_all_that_is_lacking(tmp_path, monkeypatch):
-    model_of("text", positions="alibi", depth=3).save_pretrained(tmp_path)
+    model_of("text", position_embedding_type="alibi", num_hidden_layers=3).save_pretrained(tmp_path)
     built = []
     for kind in (rg.models.EncoderModel, rg.models.EncoderDecoderForConditionalGeneration):
         build = kind.__init__
@@ -129,12 +131,12 @@ def test_the_projection_is_the_table_where_the_config_says_so(kind, tied, tmp_pa
     assert (back.lm_head.weight is back.get_input_embeddings().weight) == tied
 
 
-@pytest.mark.parametrize("kind, hidden", [("text", 37), ("recurrent", 24)])
-def test_one_vocabulary_is_one_table(kind, hidden):
-    one = model_of(kind, hidden=hidden, tie_word_embeddings=True)
+@pytest.mark.parametrize("kind, sizes", [("text", {}), ("recurrent", {"hidden_size": 24})])
+def test_one_vocabulary_is_one_table(kind, sizes):
+    one = model_of(kind, **sizes, tie_word_embeddings=True)
     table = one.get_input_embeddings().weight
     assert one.encoder.get_input_embeddings().weight is table and one.lm_head.weight is table
-    two = model_of(kind, hidden=hidden, source_vocabulary=41)
+    two = model_of(kind, **sizes, source_vocab_size=41)
     assert two.encoder.get_input_embeddings().weight.shape[0] == 41
     assert two.get_input_embeddings().weight.shape[0] == VOCABULARY
 
@@ -145,7 +147,7 @@ def test_a_vocabulary_grows(kind, mean, tmp_path):
     model, inputs = model_of(kind), labeled(kind)
     before = model(**inputs)
     model.resize_token_embeddings(VOCABULARY + 6, mean_resizing=mean)
-    assert model.config.vocabulary == model.config.vocab_size == VOCABULARY + 6
+    assert model.config.vocab_size == VOCABULARY + 6
     after = loaded(model, tmp_path, AUTO[kind])(**inputs)
     if kind in ("span", "point"):
         assert_close(after.loss, before.loss)
@@ -160,18 +162,27 @@ def test_a_vocabulary_grows(kind, mean, tmp_path):
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("kind", ["decoder", "text", "image"])
 def test_parameters_are_counted_without_building(kind, positions):
-    for changed in ({}, {"kind": "rms", "activation": "geglu", "bias": False, "kv_heads": 2, "norm": "post"}):
-        model = KINDS[kind][0](KINDS[kind][1](**KINDS[kind][2], positions=positions, **changed))
+    for changed in (
+        {},
+        {
+            "norm_type": "rms",
+            "hidden_act": "geglu",
+            "bias": False,
+            "num_key_value_heads": 2,
+            "norm_first": False,
+        },
+    ):
+        model = KINDS[kind][0](KINDS[kind][1](**KINDS[kind][2], position_embedding_type=positions, **changed))
         assert rg.models.parameters_of(model.config) == model.num_parameters()
 
 
 def test_parameters_of_both_vocabularies_and_depths():
     config = rg.models.EncoderDecoderConfig(
-        source_vocabulary=41, encoder_depth=3, tie_word_embeddings=False, embedding_norm=True
+        source_vocab_size=41, encoder_layers=3, tie_word_embeddings=False, embedding_norm=True
     )
     model = rg.models.EncoderDecoderForConditionalGeneration(config)
     assert rg.models.parameters_of(config) == model.num_parameters()
-    config = rg.models.EncoderConfig(segments=2, positions="relative")
+    config = rg.models.EncoderConfig(type_vocab_size=2, position_embedding_type="relative")
     assert rg.models.parameters_of(config) == rg.models.EncoderModel(config).num_parameters()
 
 
@@ -181,7 +192,13 @@ def test_states_are_not_counted():
 
 
 def test_gpt2_is_as_large_as_it_is():
-    config = rg.models.DecoderConfig(vocabulary=50257, width=768, depth=12, heads=12, length=1024)
+    config = rg.models.DecoderConfig(
+        vocab_size=50257,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        max_position_embeddings=1024,
+    )
     assert rg.models.parameters_of(config) == rg.nn.parameters_of(rg.nn.PUBLISHED["GPT-2 small"]) == 124439808
 
 
@@ -193,13 +210,6 @@ def test_other_types(kind, dtype, tmp_path):
     back = loaded(model, tmp_path, AUTO[kind], dtype=dtype)
     assert back.dtype == dtype
     assert_close(back(**inputs).loss.double(), loss.double(), rtol=0.05, atol=0.05)
-
-
-def test_names_of_hugging_face_are_names_of_the_same_numbers():
-    config = rg.models.DecoderConfig(vocab_size=7, hidden_size=8, num_hidden_layers=3, num_attention_heads=2)
-    assert (config.vocabulary, config.width, config.depth, config.heads) == (7, 8, 3, 2)
-    config.num_hidden_layers = 5
-    assert config.depth == 5 and config.hidden_size == 8
 
 
 def test_images_need_no_vocabulary():

@@ -43,7 +43,7 @@ def test_checkpoints_change_no_gradient(kind):
 
 
 def test_every_second_layer_may_be_checkpointed():
-    model = model_of("decoder", depth=3)
+    model = model_of("decoder", num_hidden_layers=3)
     model.activation_checkpointing_enable(every_n_layers=2)
     assert [layer.checkpoint for layer in model.decoder.stack.layers] == [True, False, True]
 

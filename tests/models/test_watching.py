@@ -39,7 +39,7 @@ class Truth:
         def look(module, args, kwargs):
             x, source = args[0].double(), (args[1] if len(args) > 1 else args[0]).double()
             weight, bias = module.qkv.weight.double(), module.qkv.bias.double()
-            width = module.width
+            width = module.embed_dim
             q = (x @ weight[:width].T + bias[:width]).unflatten(-1, (HEADS, -1)).transpose(1, 2)
             k = source @ weight[width : 2 * width].T + bias[width : 2 * width]
             k = k.unflatten(-1, (HEADS, -1)).transpose(1, 2)
@@ -78,7 +78,7 @@ def test_every_head_with_the_entropies_of_float64(kind, want, side):
 
 @pytest.mark.parametrize("positions", ["learned", "rotary", "alibi", "relative"])
 def test_steps_of_generation_are_one_text(positions):
-    model, read = model_of("decoder", positions=positions), ids(SOURCE)
+    model, read = model_of("decoder", position_embedding_type=positions), ids(SOURCE)
     mask = padded(LENGTHS, "left")
     with rg.watch(model) as steps:
         said = model.generate(read, attention_mask=mask, max_new_tokens=6, do_sample=False, eos_token_id=None)

@@ -31,7 +31,7 @@ def textbook(module, x, source, allowed, bias=0.0, rotate=lambda q, k: (q, k)):
     """The formula with every score stored."""
     source = x if source is None else source
     own, others = (module.inputs * 2)[:2]
-    q, k, v = module.widths
+    q, k, v = module.projected_dims
     rows = ((own, 0, q), *((others, a - q * (own is not others), b) for a, b in ((q, k), (q + k, v))))
     dims = (module.head_dim, module.head_dim, module.value_dim)
     q, k, v = (
@@ -41,7 +41,7 @@ def textbook(module, x, source, allowed, bias=0.0, rotate=lambda q, k: (q, k)):
     if module.query_norm is not None:
         q, k = module.query_norm(q), module.key_norm(k)
     q, k = rotate(q, k)
-    k, v = (t.repeat_interleave(module.heads // module.kv_heads, 1) for t in (k, v))
+    k, v = (t.repeat_interleave(module.num_heads // module.num_kv_heads, 1) for t in (k, v))
     scores = (
         q @ k.transpose(2, 3) * (1 / math.sqrt(module.head_dim) if module.scale is None else module.scale)
     )
@@ -59,30 +59,34 @@ def textbook(module, x, source, allowed, bias=0.0, rotate=lambda q, k: (q, k)):
     "options",
     [
         {},
-        {"kv_heads": 2},
-        {"kv_heads": 1, "head_dim": 7, "value_dim": 3},
-        {"norm": "rms"},
-        {"norm": "layer", "kv_heads": 2, "softcap": 2.0},
+        {"num_kv_heads": 2},
+        {"num_kv_heads": 1, "head_dim": 7, "value_dim": 3},
+        {"qk_norm": "rms"},
+        {"qk_norm": "layer", "num_kv_heads": 2, "softcap": 2.0},
         {"scale": 0.3, "sink": True},
     ],
     ids=str,
 )
-@pytest.mark.parametrize("source_width", [None, 13])
+@pytest.mark.parametrize("memory_dim", [None, 13])
 @pytest.mark.parametrize(
     "mask", [None, rg.causal(), rg.near(2, 1) | rg.global_tokens([3])], ids=lambda m: m and m.name
 )
-def test_against_the_textbook(options, source_width, mask):
-    module = layer(source_width=source_width, mask=mask, **options)
-    x, source = tokens(), tokens(SOURCE, source_width or WIDTH)
+def test_against_the_textbook(options, memory_dim, mask):
+    module = layer(memory_dim=memory_dim, mask=mask, **options)
+    x, source = tokens(), tokens(SOURCE, memory_dim or WIDTH)
     allowed = torch.ones(TOKENS, TOKENS, dtype=torch.bool) if mask is None else mask.dense(TOKENS, TOKENS)
-    if source_width is None:
+    if memory_dim is None:
         torch.testing.assert_close(module(x), textbook(module, x, None, allowed))
     torch.testing.assert_close(module(x, source), textbook(module, x, source, allowed[..., :SOURCE]))
 
 
 def test_gradients_against_the_textbook():
     module = layer(
-        kv_heads=2, norm="rms", sink=True, positions=rg.nn.Relative(4, 3, buckets=None), mask=rg.causal()
+        num_kv_heads=2,
+        qk_norm="rms",
+        sink=True,
+        positions=rg.nn.Relative(4, 3, num_buckets=None),
+        mask=rg.causal(),
     )
     x, pull = tokens().requires_grad_(), tokens()
     inputs = (x, *module.parameters())
@@ -99,8 +103,8 @@ def test_gradients_against_the_textbook():
 def test_positions_against_the_textbook():
     x, every = tokens(), torch.ones(TOKENS, TOKENS, dtype=torch.bool)
     rotary = rg.nn.Rotary(4)
-    module = layer(positions=rotary, norm="rms", kv_heads=2)
-    torch.testing.assert_close(module(x), textbook(module, x, None, every, rotate=rotary.turn))
+    module = layer(positions=rotary, qk_norm="rms", num_kv_heads=2)
+    torch.testing.assert_close(module(x), textbook(module, x, None, every, rotate=rotary.rotate))
     module = layer(positions=rg.nn.Alibi(4))
     distance = (torch.arange(TOKENS) - torch.arange(TOKENS)[:, None]).abs()
     slopes = torch.tensor([1 / 4, 1 / 16, 1 / 64, 1 / 256], dtype=torch.float64).view(4, 1, 1)
@@ -164,9 +168,9 @@ def test_the_projection_is_one_product_and_its_views_are_not_copied(monkeypatch)
 @pytest.mark.parametrize(
     "options",
     [
-        {"mask": rg.causal(), "kv_heads": 2, "norm": "rms"},
+        {"mask": rg.causal(), "num_kv_heads": 2, "qk_norm": "rms"},
         {"positions": rg.nn.Rotary(4), "mask": rg.near(9) | rg.strided(7)},
-        {"positions": rg.nn.Relative(4, 20, buckets=16), "mask": rg.causal()},
+        {"positions": rg.nn.Relative(4, 20, num_buckets=16), "mask": rg.causal()},
         {"positions": rg.nn.Alibi(4), "sink": True, "softcap": 5.0},
     ],
     ids=str,
@@ -189,7 +193,7 @@ def test_float32_and_its_gradients_on_the_fast_paths(options):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype):
-    module, x = layer(kv_heads=2, norm="rms", positions=rg.nn.Rotary(4), mask=rg.causal()), tokens()
+    module, x = layer(num_kv_heads=2, qk_norm="rms", positions=rg.nn.Rotary(4), mask=rg.causal()), tokens()
     want = module(x)
     got = copy.deepcopy(module).to(dtype)(x.to(dtype))
     assert got.dtype == dtype
@@ -198,7 +202,7 @@ def test_half_precision(dtype):
 
 def test_autocast():
     module, x = (
-        layer(kv_heads=2, norm="layer", positions=rg.nn.Rotary(4), mask=rg.causal()).float(),
+        layer(num_kv_heads=2, qk_norm="layer", positions=rg.nn.Rotary(4), mask=rg.causal()).float(),
         tokens().float(),
     )
     want = module(x)
@@ -211,17 +215,17 @@ def test_autocast():
 
 
 def test_copies_and_files_keep_everything():
-    module = layer(kv_heads=2, norm="rms", sink=True, positions=rg.nn.Relative(4), mask=rg.causal())
+    module = layer(num_kv_heads=2, qk_norm="rms", sink=True, positions=rg.nn.Relative(4), mask=rg.causal())
     x, file = tokens(), io.BytesIO()
     torch.save(module, file)
     file.seek(0)
     loaded = torch.load(file, weights_only=False)
     assert torch.equal(loaded(x), module(x)) and torch.equal(copy.deepcopy(module)(x), module(x))
     assert list(layer().state_dict()) == ["qkv.weight", "qkv.bias", "output.weight", "output.bias"]
-    assert list(layer(source_width=3, bias=False).state_dict()) == [
+    assert list(layer(memory_dim=3, bias=False).state_dict()) == [
         "query.weight", "key_value.weight", "output.weight",
     ]  # fmt: skip
-    assert "heads=4, kv_heads=2" in repr(module)
+    assert "num_heads=4, num_kv_heads=2" in repr(module)
 
 
 class Double(nn.Module):
@@ -255,23 +259,23 @@ def test_a_score_and_positions_that_are_both_biases():
 @pytest.mark.parametrize(
     "sizes, options, message",
     [
-        ((20, 3), {}, "heads must divide width, got 3 heads for a width of 20: give head_dim"),
-        ((0, 3), {}, "width and heads must be at least 1, got 0 and 3"),
-        ((20, 0), {}, "width and heads must be at least 1, got 20 and 0"),
-        ((20, 4), {"kv_heads": 3}, "kv_heads must divide heads, got 3 for 4 heads"),
-        ((20, 4), {"kv_heads": 0}, "kv_heads must divide heads, got 0 for 4 heads"),
+        ((20, 3), {}, "num_heads must divide embed_dim, got 3 heads for an embed_dim of 20: give head_dim"),
+        ((0, 3), {}, "embed_dim and num_heads must be at least 1, got 0 and 3"),
+        ((20, 0), {}, "embed_dim and num_heads must be at least 1, got 20 and 0"),
+        ((20, 4), {"num_kv_heads": 3}, "num_kv_heads must divide num_heads, got 3 for 4 heads"),
+        ((20, 4), {"num_kv_heads": 0}, "num_kv_heads must divide num_heads, got 0 for 4 heads"),
         ((20, 4), {"head_dim": 0}, "head_dim must be at least 1, got 0"),
         ((20, 4), {"value_dim": 0}, "value_dim must be at least 1, got 0"),
         ((20, 4), {"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ((20, 4), {"output_dropout": -0.5}, "output_dropout must be at least 0 and below 1, got -0.5"),
-        ((20, 4), {"norm": "batch"}, 'norm must be "rms", "layer" or None, got \'batch\''),
+        ((20, 4), {"qk_norm": "batch"}, 'qk_norm must be "rms", "layer" or None, got \'batch\''),
         ((20, 4), {"init": "he"}, "init must be one of 'xavier', 'small', 'zero', got 'he'"),
         ((20, 4), {"score": Double(), "scale": 1.0}, "give score or scale, got both"),
         ((20, 4), {"positions": rg.nn.Learned(5, 20)}, "must be Rotary, Alibi or Relative, .* got Learned"),
         ((20, 4), {"positions": rg.nn.Alibi(3)}, "a slope for each of 4 heads, got 3"),
         ((20, 4), {"positions": rg.nn.Relative(3)}, "a row for each of 4 heads, got 3"),
-        ((20, 4), {"positions": rg.nn.Rotary(6)}, "turn 6 numbers of each head, which has only 5"),
-        ((20, 4), {"positions": rg.nn.Rotary(4), "source_width": 3}, "a layer with source_width has none"),
+        ((20, 4), {"positions": rg.nn.Rotary(6)}, "rotate 6 numbers of each head, which has only 5"),
+        ((20, 4), {"positions": rg.nn.Rotary(4), "memory_dim": 3}, "a layer with memory_dim has none"),
     ],
 )
 def test_layers_that_cannot_be(sizes, options, message):
@@ -293,15 +297,15 @@ def test_a_raw_mask_is_refused():
         ({}, (5, 20), None, ShapeError, r"x must be \(batch, tokens, 20\), got \(5, 20\)"),
         ({}, (0, 5, 20), None, ShapeError, r"x must hold at least one row and one token, got \(0, 5, 20\)"),
         ({}, (2, 0, 20), None, ShapeError, r"x must hold at least one row and one token, got \(2, 0, 20\)"),
-        ({}, (2, 5, 20), (2, 0, 20), ShapeError, "source must hold at least one row and one token"),
-        ({}, (2, 5, 20), (2, 7, 13), ShapeError, r"source must be \(batch, tokens, 20\), got \(2, 7, 13\)"),
+        ({}, (2, 5, 20), (2, 0, 20), ShapeError, "memory must hold at least one row and one token"),
+        ({}, (2, 5, 20), (2, 7, 13), ShapeError, r"memory must be \(batch, tokens, 20\), got \(2, 7, 13\)"),
         ({}, (2, 5, 20), (3, 7, 20), ShapeError, "must have one batch, got 2 and 3 rows"),
         (
-            {"source_width": 13},
+            {"memory_dim": 13},
             (2, 5, 20),
             None,
             ArgumentError,
-            "attends to a source of width 13: give source",
+            "attends to a memory of embedding size 13: give memory",
         ),
         (
             {"positions": rg.nn.Rotary(4)},

@@ -26,11 +26,11 @@ def read(module, cache, x, cuts):
 
 SCHEMES = {
     "none": lambda: {},
-    "rotary": lambda: {"positions": rg.nn.Rotary(4), "norm": "rms", "kv_heads": 2},
+    "rotary": lambda: {"positions": rg.nn.Rotary(4), "qk_norm": "rms", "num_kv_heads": 2},
     "alibi": lambda: {"positions": rg.nn.Alibi(HEADS), "value_dim": 3},
-    "relative": lambda: {"positions": rg.nn.Relative(HEADS, 5, buckets=None), "sink": True},
+    "relative": lambda: {"positions": rg.nn.Relative(HEADS, 5, num_buckets=None), "sink": True},
     "window": lambda: {"mask": rg.causal() & (rg.near(3) | rg.global_tokens([0]))},
-    "strided": lambda: {"mask": rg.causal() & rg.strided(3), "kv_heads": 1},
+    "strided": lambda: {"mask": rg.causal() & rg.strided(3), "num_kv_heads": 1},
 }
 
 
@@ -67,11 +67,11 @@ def test_steps_without_gradients_do_not_overwrite_what_gradients_need():
     )
 
 
-@pytest.mark.parametrize("source_width", [None, 11])
+@pytest.mark.parametrize("memory_dim", [None, 11])
 @torch.no_grad()
-def test_a_source_is_projected_once(source_width):
-    module = MultiHeadAttention(WIDTH, HEADS, source_width=source_width, kv_heads=2).double()
-    x, source, cache = tokens(), tokens(7, width=source_width or WIDTH), Cache(module)
+def test_a_source_is_projected_once(memory_dim):
+    module = MultiHeadAttention(WIDTH, HEADS, memory_dim=memory_dim, num_kv_heads=2).double()
+    x, source, cache = tokens(), tokens(7, width=memory_dim or WIDTH), Cache(module)
     want = module(x, source)
     first = module(x[:, :4], source, cache=cache)
     with torch.no_grad():
@@ -80,19 +80,21 @@ def test_a_source_is_projected_once(source_width):
     torch.testing.assert_close(torch.cat([first, *rest], 1), want)
     assert len(cache) == TOKENS
     with pytest.raises(
-        ShapeError, match="the cache holds a source of 7 tokens, got one of 5: make a new cache"
+        ShapeError, match="the cache holds a memory of 7 tokens, got one of 5: make a new cache"
     ):
         module(x[:, :1], source[:, :5], cache=cache)
 
 
 @torch.no_grad()
 def test_a_whole_decoder():
-    model = rg.nn.Decoder(3, WIDTH, HEADS, attention={"positions": rg.nn.Rotary(4), "kv_heads": 2}).double()
+    model = rg.nn.Decoder(
+        3, WIDTH, HEADS, attention={"positions": rg.nn.Rotary(4), "num_kv_heads": 2}
+    ).double()
     x, source, cache = tokens(), tokens(7), Cache(model)
     mask = rg.prefix(torch.tensor([5, 7]))
-    want = model(x, source, source_mask=mask)
+    want = model(x, source, memory_mask=mask)
     ends = [0, 5, 6, 7, TOKENS]
-    got = [model(x[:, a:b], source, source_mask=mask, cache=cache) for a, b in itertools.pairwise(ends)]
+    got = [model(x[:, a:b], source, memory_mask=mask, cache=cache) for a, b in itertools.pairwise(ends)]
     torch.testing.assert_close(torch.cat(got, 1), want)
 
 

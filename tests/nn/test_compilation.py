@@ -6,7 +6,12 @@ import regard as rg
 
 
 def test_a_layer_is_one_graph():
-    attention = {"kv_heads": 2, "norm": "rms", "positions": rg.nn.Rotary(4), "mask": rg.causal() & rg.near(4)}
+    attention = {
+        "num_kv_heads": 2,
+        "qk_norm": "rms",
+        "positions": rg.nn.Rotary(4),
+        "mask": rg.causal() & rg.near(4),
+    }
     layer = rg.nn.EncoderLayer(20, 4, activation="swiglu", attention=attention)
     x = torch.randn(2, 11, 20)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

@@ -13,7 +13,7 @@ from regard.nn import LandmarkAttention, LinearAttention, PositiveRandom, Projec
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: LinearAttention(12, 3, causal=True),
     "random": lambda: LinearAttention(12, 3, features=PositiveRandom(4, 11)),
-    "slots": lambda: ProjectedAttention(12, 3, tokens=17, rank=5),
+    "slots": lambda: ProjectedAttention(12, 3, max_keys=17, rank=5),
     "landmarks": lambda: LandmarkAttention(12, 3, 5),
 }
 

@@ -69,7 +69,7 @@ def test_seeds_give_directions_that_are_saved() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ArgumentError, match="count must be at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="num_features must be at least 1, got 0"):
         PositiveRandom(3, 0)
     with pytest.raises(ArgumentError, match="dim must be at least 1, got 0"):
         PositiveRandom(0, 3)

@@ -10,8 +10,8 @@ from regard.errors import ArgumentError
 
 
 def test_xavier_has_the_fan_of_each_projection():
-    module = rg.nn.MultiHeadAttention(64, 4, kv_heads=2, value_dim=8)
-    for weight in (*module.qkv.weight.split(module.widths), module.output.weight):
+    module = rg.nn.MultiHeadAttention(64, 4, num_kv_heads=2, value_dim=8)
+    for weight in (*module.qkv.weight.split(module.projected_dims), module.output.weight):
         bound = math.sqrt(6 / sum(weight.shape))
         assert 0.95 * bound < weight.abs().max() <= bound
         assert float(weight.detach().std()) == pytest.approx(bound / math.sqrt(3), rel=0.05)
@@ -55,7 +55,7 @@ def test_biases_start_at_zero(init):
 
 
 def test_a_layer_can_be_drawn_anew():
-    module = rg.nn.MultiHeadAttention(64, 4, source_width=16)
+    module = rg.nn.MultiHeadAttention(64, 4, memory_dim=16)
     module.initialize("small")
     assert float(module.query.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
 

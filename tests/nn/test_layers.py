@@ -59,7 +59,7 @@ def test_feedforward_drops_hidden_and_output_in_training():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"hidden": 0}, "width and hidden must be at least 1, got 20 and 0"),
+        ({"dim_feedforward": 0}, "embed_dim and dim_feedforward must be at least 1, got 20 and 0"),
         ({"activation": "selu"}, "activation must be one of 'relu', .*, got 'selu'"),
         ({"dropout": 1.5}, "dropout must be at least 0 and below 1, got 1.5"),
         ({"output_dropout": 1.0}, "output_dropout must be at least 0 and below 1, got 1.0"),
@@ -76,9 +76,11 @@ def test_feedforward_that_cannot_be(options, message):
 @pytest.mark.parametrize("kind", ["layer", "rms"])
 def test_order_of_norms_and_residuals(kind):
     x, source = tokens(), tokens(7, 13)
-    for norm in ("pre", "post"):
+    for norm_first in (True, False):
         layer = shaken(
-            rg.nn.DecoderLayer(WIDTH, HEADS, HIDDEN, norm=norm, kind=kind, source_width=13, epsilon=0.1)
+            rg.nn.DecoderLayer(
+                WIDTH, HEADS, HIDDEN, norm_first=norm_first, norm_type=kind, memory_dim=13, layer_norm_eps=0.1
+            )
         )
         want = x
         for block, scaled in (
@@ -90,13 +92,13 @@ def test_order_of_norms_and_residuals(kind):
                 normed = lambda t, n=scaled: t / (t.square().mean(-1, True) + 0.1).sqrt() * n.weight  # noqa: E731
             else:
                 normed = lambda t, n=scaled: F.layer_norm(t, (WIDTH,), n.weight, n.bias, 0.1)  # noqa: E731
-            want = want + block(normed(want)) if norm == "pre" else normed(want + block(want))
+            want = want + block(normed(want)) if norm_first else normed(want + block(want))
         torch.testing.assert_close(layer(x, source), want)
 
 
 def test_a_decoder_layer_is_causal():
     layer, x = (
-        rg.nn.DecoderLayer(WIDTH, HEADS, crosses=False, attention={"mask": rg.near(3)}).double(),
+        rg.nn.DecoderLayer(WIDTH, HEADS, cross_attention=False, attention={"mask": rg.near(3)}).double(),
         tokens(),
     )
     want = layer(x)
@@ -109,22 +111,22 @@ def test_a_decoder_layer_is_causal():
 
 def test_stacks_are_their_layers_in_order():
     x, source = tokens(), tokens(7)
-    mask, source_mask = rg.padding([11, 6]), rg.prefix(torch.tensor([7, 3]))
+    mask, memory_mask = rg.padding([11, 6]), rg.prefix(torch.tensor([7, 3]))
     encoder = shaken(rg.nn.Encoder(3, WIDTH, HEADS))
     want = x
     for layer in encoder.layers:
         want = layer(want, mask=mask)
     torch.testing.assert_close(encoder(x, mask=mask), encoder.norm(want))
-    decoder = shaken(rg.nn.Decoder(2, WIDTH, HEADS, norm="post"))
+    decoder = shaken(rg.nn.Decoder(2, WIDTH, HEADS, norm_first=False))
     assert isinstance(decoder.norm, nn.Identity)
     want = x
     for layer in decoder.layers:
-        want = layer(want, source, mask=mask, source_mask=source_mask)
-    torch.testing.assert_close(decoder(x, source, mask=mask, source_mask=source_mask), want)
+        want = layer(want, source, mask=mask, memory_mask=memory_mask)
+    torch.testing.assert_close(decoder(x, source, mask=mask, memory_mask=memory_mask), want)
 
 
 def test_a_stack_shares_its_positions():
-    stack = rg.nn.Encoder(3, WIDTH, HEADS, attention={"positions": rg.nn.Relative(HEADS, 5, buckets=8)})
+    stack = rg.nn.Encoder(3, WIDTH, HEADS, attention={"positions": rg.nn.Relative(HEADS, 5, num_buckets=8)})
     assert len({id(layer.attention.positions) for layer in stack.layers}) == 1
     assert sum(name.endswith("positions.weight") for name, _ in stack.named_parameters()) == 1
 
@@ -138,7 +140,7 @@ def test_checkpointing_changes_no_number(share):
     x, source, found = tokens(), tokens(7), []
     for stack in (plain, saving):
         torch.manual_seed(3)
-        output = stack(x, source, source_mask=rg.prefix(5))
+        output = stack(x, source, memory_mask=rg.prefix(5))
         found.append((output, *torch.autograd.grad(output.square().sum(), list(stack.parameters()))))
     for mine, theirs in zip(*found, strict=True):
         assert torch.equal(mine, theirs)
@@ -178,15 +180,21 @@ def test_copies_and_files_keep_everything():
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: rg.nn.EncoderLayer(20, 3), "heads must divide width, got 3 heads"),
-        (lambda: rg.nn.EncoderLayer(20, 4, norm="middle"), 'norm must be "pre" or "post", got \'middle\''),
-        (lambda: rg.nn.EncoderLayer(20, 4, kind="batch"), 'kind must be "layer" or "rms", got \'batch\''),
+        (lambda: rg.nn.EncoderLayer(20, 3), "num_heads must divide embed_dim, got 3 heads"),
         (
-            lambda: rg.nn.DecoderLayer(20, 4, crosses=False, source_width=3),
-            "has no source, got source_width 3",
+            lambda: rg.nn.EncoderLayer(20, 4, norm_first="middle"),
+            "norm_first must be True or False, got 'middle'",
         ),
-        (lambda: rg.nn.Encoder(0, 20, 4), "depth must be at least 1 layer, got 0"),
-        (lambda: rg.nn.Decoder(0, 20, 4), "depth must be at least 1 layer, got 0"),
+        (
+            lambda: rg.nn.EncoderLayer(20, 4, norm_type="batch"),
+            'norm_type must be "layer" or "rms", got \'batch\'',
+        ),
+        (
+            lambda: rg.nn.DecoderLayer(20, 4, cross_attention=False, memory_dim=3),
+            "has no memory, got memory_dim 3",
+        ),
+        (lambda: rg.nn.Encoder(0, 20, 4), "num_layers must be at least 1, got 0"),
+        (lambda: rg.nn.Decoder(0, 20, 4), "num_layers must be at least 1, got 0"),
     ],
 )
 def test_layers_that_cannot_be(make, message):
@@ -196,11 +204,11 @@ def test_layers_that_cannot_be(make, message):
 
 def test_sources_that_do_not_fit():
     x, source = tokens().float(), tokens(7).float()
-    with pytest.raises(ArgumentError, match="a decoder layer must be given a source, got none"):
+    with pytest.raises(ArgumentError, match="a decoder layer must be given a memory, got none"):
         rg.nn.DecoderLayer(WIDTH, HEADS)(x)
-    with pytest.raises(ArgumentError, match="without cross-attention must get no source, got one"):
-        rg.nn.DecoderLayer(WIDTH, HEADS, crosses=False)(x, source)
-    with pytest.raises(ArgumentError, match="source_mask must come with a source, got a mask alone"):
-        rg.nn.DecoderLayer(WIDTH, HEADS, crosses=False)(x, source_mask=rg.prefix(3))
+    with pytest.raises(ArgumentError, match="without cross-attention must get no memory, got one"):
+        rg.nn.DecoderLayer(WIDTH, HEADS, cross_attention=False)(x, source)
+    with pytest.raises(ArgumentError, match="memory_mask must come with a memory, got a mask alone"):
+        rg.nn.DecoderLayer(WIDTH, HEADS, cross_attention=False)(x, memory_mask=rg.prefix(3))
     with pytest.raises(ShapeError, match="x must hold at least one row"):
         rg.nn.Encoder(1, WIDTH, HEADS)(x[:0])

@@ -200,7 +200,7 @@ def test_a_step_costs_the_same_whatever_came_before() -> None:
 
 @pytest.mark.parametrize("given_source", [False, True])
 def test_the_layer_projects_attends_and_joins(given_source: bool) -> None:
-    layer = LinearAttention(12, 3, head_dim=DIM, source_width=11 if given_source else None).double()
+    layer = LinearAttention(12, 3, head_dim=DIM, memory_dim=11 if given_source else None).double()
     x = torch.randn(2, 13, 12, dtype=torch.float64)
     source = torch.randn(2, 17, 11, dtype=torch.float64) if given_source else x
 
@@ -241,11 +241,11 @@ def test_errors() -> None:
     linear_attention(key, key, value, causal=True, state=state)
     message = r"sums of \(batch, heads, features, value_dim \+ 1\) \(2, 6, 5, 8\), got \(1, 6, 5, 8\)"
     case(ShapeError, message, key[:1], key[:1], value[:1], causal=True, state=state)
-    with pytest.raises(ArgumentError, match="width must be a multiple of heads .* got 10 and 3"):
+    with pytest.raises(ArgumentError, match="num_heads must divide embed_dim .* got 3 and 10"):
         LinearAttention(10, 3)
-    with pytest.raises(ArgumentError, match="heads must be at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="num_heads must be at least 1, got 0"):
         LinearAttention(10, 0)
-    with pytest.raises(ShapeError, match=r"source must be \(batch, tokens, 7\), got \(2, 3, 12\)"):
-        LinearAttention(12, 3, source_width=7)(torch.randn(2, 5, 12), torch.randn(2, 3, 12))
+    with pytest.raises(ShapeError, match=r"memory must be \(batch, tokens, 7\), got \(2, 3, 12\)"):
+        LinearAttention(12, 3, memory_dim=7)(torch.randn(2, 5, 12), torch.randn(2, 3, 12))
     with pytest.raises(ShapeError, match=r"x must be \(batch, tokens, 12\), got \(5, 12\)"):
         LinearAttention(12, 3)(torch.randn(5, 12))

@@ -60,7 +60,7 @@ def test_projections_that_do_nothing_leave_attention_as_it_is() -> None:
 
 
 def test_the_projected_layer_takes_shorter_texts_and_sources() -> None:
-    layer = ProjectedAttention(12, 3, tokens=19, rank=RANK, source_width=10).double()
+    layer = ProjectedAttention(12, 3, max_keys=19, rank=RANK, memory_dim=10).double()
     x, source = (torch.randn(2, n, w, dtype=torch.float64) for n, w in ((13, 12), (17, 10)))
     query, key, value = layer.project(x, source)
     mixed = layer.project_key[:, :17], layer.project_value[:, :17]
@@ -71,9 +71,9 @@ def test_the_projected_layer_takes_shorter_texts_and_sources() -> None:
 
 
 def test_projections_may_be_shared() -> None:
-    layer = ProjectedAttention(12, 3, tokens=19, rank=RANK, shared=True)
+    layer = ProjectedAttention(12, 3, max_keys=19, rank=RANK, share_kv=True)
     assert layer.project_key is layer.project_value
-    apart = ProjectedAttention(12, 3, tokens=19, rank=RANK)
+    apart = ProjectedAttention(12, 3, max_keys=19, rank=RANK)
     counts = [sum(p.numel() for p in each.parameters()) for each in (layer, apart)]
     assert counts[1] - counts[0] == 19 * RANK
 
@@ -196,9 +196,9 @@ def test_the_error_of_random_features_falls_as_one_over_the_root_of_their_count(
 
 def test_errors() -> None:
     query, key, value = vectors()
-    with pytest.raises(ArgumentError, match="landmarks must be at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="num_landmarks must be at least 1, got 0"):
         landmark_attention(query, key, value, 0)
-    with pytest.raises(ArgumentError, match="landmarks must be at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="num_landmarks must be at least 1, got 0"):
         LandmarkAttention(12, 3, 0)
     with pytest.raises(ArgumentError, match="iterations must be at least 1, or None, got 0"):
         LandmarkAttention(12, 3, 2, iterations=0)

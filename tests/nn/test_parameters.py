@@ -43,13 +43,21 @@ def test_gpt3_medium_is_printed_too_low():
 
 
 def test_gpt3_xl_has_not_the_heads_that_are_printed():
-    printed = Config(50257, 2048, 24, 24, head_dim=128, positions=2048)
+    printed = Config(50257, 2048, 24, 24, head_dim=128, max_position_embeddings=2048)
     assert round(parameters_of(printed) / 1e9, 1) == 1.5
 
 
 CASES = [
-    dict(kv_heads=kv, head_dim=dim, value_dim=value, bias=bias, kind=kind, gated=gated, crosses=crosses)
-    for kv, (dim, value), bias, kind, gated, crosses in itertools.product(
+    dict(
+        num_key_value_heads=kv,
+        head_dim=dim,
+        value_dim=value,
+        bias=bias,
+        norm_type=norm_type,
+        gated=gated,
+        cross_attention=cross_attention,
+    )
+    for kv, (dim, value), bias, norm_type, gated, cross_attention in itertools.product(
         (None, 2), ((None, None), (7, 3)), (True, False), ("layer", "rms"), (True, False), (True, False)
     )
 ]
@@ -57,14 +65,15 @@ CASES = [
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_it_agrees_with_what_is_built(case):
-    attention = {name: case[name] for name in ("kv_heads", "head_dim", "value_dim")}
+    attention = {"num_kv_heads": case["num_key_value_heads"]}
+    attention |= {name: case[name] for name in ("head_dim", "value_dim")}
     layer = {
-        "bias": case["bias"], "kind": case["kind"], "activation": "swiglu" if case["gated"] else "gelu",
+        "bias": case["bias"], "norm_type": case["norm_type"], "activation": "swiglu" if case["gated"] else "gelu",
         "attention": attention,
     }  # fmt: skip
-    if case["crosses"]:
-        stack = rg.nn.Decoder(3, 20, 4, 29, source_width=13, **layer)
-        config = Config(0, 20, 3, 4, 29, source_width=13, **case)
+    if case["cross_attention"]:
+        stack = rg.nn.Decoder(3, 20, 4, 29, memory_dim=13, **layer)
+        config = Config(0, 20, 3, 4, 29, memory_dim=13, **case)
     else:
         stack = rg.nn.Encoder(3, 20, 4, 29, **layer)
         config = Config(0, 20, 3, 4, 29, **case)
@@ -73,8 +82,10 @@ def test_it_agrees_with_what_is_built(case):
 
 @pytest.mark.parametrize("norm", ["rms", "layer"])
 def test_head_norms_and_sinks(norm):
-    stack = rg.nn.Encoder(2, 20, 4, attention={"norm": norm, "sink": True, "kv_heads": 2})
-    assert parameters_of(Config(0, 20, 2, 4, kv_heads=2, head_norm=norm, sink=True)) == counted(stack)
+    stack = rg.nn.Encoder(2, 20, 4, attention={"qk_norm": norm, "sink": True, "num_kv_heads": 2})
+    assert parameters_of(Config(0, 20, 2, 4, num_key_value_heads=2, qk_norm=norm, sink=True)) == counted(
+        stack
+    )
 
 
 def test_a_whole_model_part_by_part():
@@ -87,10 +98,20 @@ def test_a_whole_model_part_by_part():
             "norms": nn.ModuleList(nn.LayerNorm(20) for _ in range(8)),
             "head": nn.ModuleList((nn.Linear(20, 20), nn.Linear(20, 101, bias=False))),
         }
-    config = Config(101, 20, 3, 5, positions=17, segments=2, embedding_norm=True, pooler=True, tied=False)
+    config = Config(
+        101,
+        20,
+        3,
+        5,
+        max_position_embeddings=17,
+        type_vocab_size=2,
+        embedding_norm=True,
+        pooler=True,
+        tie_word_embeddings=False,
+    )
     assert parts_of(config) == {name: counted(module) for name, module in parts.items()}
 
 
 def test_heads_that_do_not_divide():
-    with pytest.raises(ArgumentError, match="heads must divide width, got 3 heads for a width of 20"):
+    with pytest.raises(ArgumentError, match="num_attention_heads must divide hidden_size, got 3 and 20"):
         Config(0, 20, 2, 3)

@@ -45,7 +45,7 @@ def test_learned_is_a_table_with_an_end():
         scheme(x, 5)
     with pytest.raises(ArgumentError, match=message):
         scheme(x, torch.tensor([0, 5]))
-    with pytest.raises(ArgumentError, match="at least 1 position, got 0"):
+    with pytest.raises(ArgumentError, match="max_positions must be at least 1, got 0"):
         Learned(0, 6)
 
 
@@ -73,7 +73,9 @@ def test_the_type_of_embeddings_stays(scheme):
 
 
 def test_odd_widths():
-    with pytest.raises(ArgumentError, match="width must be even, as sines and cosines come in pairs, got 7"):
+    with pytest.raises(
+        ArgumentError, match="embed_dim must be even, as sines and cosines come in pairs, got 7"
+    ):
         Sinusoidal(7)
 
 
@@ -85,7 +87,7 @@ def test_odd_widths():
 def test_rotary_is_a_product_of_complex_numbers(interleaved, stretch):
     dim, rest, first = 6, 5, 3
     tokens = torch.randn(1, 1, 7, dim + rest, dtype=torch.float64)
-    got = Rotary(dim, base=500.0, stretch=stretch, interleaved=interleaved).turn(
+    got = Rotary(dim, base=500.0, scaling_factor=stretch, interleaved=interleaved).rotate(
         tokens, tokens[:, :, :, :6], first
     )
     want = tokens.clone()
@@ -105,7 +107,7 @@ def test_rotary_scores_know_differences_only(shift, q, k):
     query, key = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
 
     def score(first):
-        return (scheme.turn(query, query, first + q)[0] * scheme.turn(key, key, first + k)[1]).sum()
+        return (scheme.rotate(query, query, first + q)[0] * scheme.rotate(key, key, first + k)[1]).sum()
 
     torch.testing.assert_close(score(shift), score(0), atol=1e-7, rtol=0)
 
@@ -113,16 +115,19 @@ def test_rotary_scores_know_differences_only(shift, q, k):
 def test_rotary_keeps_float32_exact_far_out():
     tokens = torch.randn(1, 1, 3, 8)
     scheme, far = Rotary(8), 3_000_000
-    got, want = scheme.turn(tokens, tokens, far)[0], scheme.turn(tokens.double(), tokens.double(), far)[0]
+    got, want = scheme.rotate(tokens, tokens, far)[0], scheme.rotate(tokens.double(), tokens.double(), far)[0]
     torch.testing.assert_close(got.double(), want, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"dim": 5}, "dim must be even, as rotary positions turn pairs, got 5"),
-        ({"dim": 4, "base": 0.0}, "base and stretch must be positive, got 0.0 and 1.0"),
-        ({"dim": 4, "stretch": -1.0}, "base and stretch must be positive, got 10000.0 and -1.0"),
+        ({"dim": 5}, "dim must be even, as rotary positions rotate pairs, got 5"),
+        ({"dim": 4, "base": 0.0}, "base and scaling_factor must be positive, got 0.0 and 1.0"),
+        (
+            {"dim": 4, "scaling_factor": -1.0},
+            "base and scaling_factor must be positive, got 10000.0 and -1.0",
+        ),
     ],
 )
 def test_rotary_numbers_that_cannot_be(options, message):
@@ -141,28 +146,28 @@ def test_alibi_slopes_of_the_paper():
         Alibi(12).slopes, torch.tensor([2.0**-i for i in range(1, 9)] + halves[::2][:4])
     )
     assert not Alibi(8).state_dict()
-    with pytest.raises(ArgumentError, match="heads must be at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="num_heads must be at least 1, got 0"):
         Alibi(0)
 
 
 def test_relative_buckets_share_more_the_further_they_are():
-    scheme = Relative(1, 128, buckets=32)
+    scheme = Relative(1, 128, num_buckets=32)
     buckets = {d: int(scheme.index[d + 128]) for d in range(-128, 129)}
     assert [buckets[-d] for d in range(9)] == list(range(9))
     assert [buckets[d] for d in range(1, 9)] == [16 + d for d in range(1, 9)]
     assert buckets[-128] == 15 and buckets[128] == 31
     assert len(set(buckets.values())) == 31  # two-sided tables have a bucket for "0 after" that nothing uses
     assert all(buckets[-d - 1] >= buckets[-d] for d in range(128))
-    one = Relative(1, 128, buckets=32, one_sided=True)
+    one = Relative(1, 128, num_buckets=32, bidirectional=False)
     assert set(one.index[128:].tolist()) == {0} and one.index.max() == 31
 
 
 def test_relative_beyond_its_reach_is_its_end():
-    module = rg.nn.MultiHeadAttention(12, 3, positions=Relative(3, 4, buckets=None)).double()
+    module = rg.nn.MultiHeadAttention(12, 3, positions=Relative(3, 4, num_buckets=None)).double()
     table = module.positions.table()
     assert table.shape == (3, 9)
     x = torch.randn(1, 31, 12, dtype=torch.float64)
-    wide = rg.nn.MultiHeadAttention(12, 3, positions=Relative(3, 30, buckets=None)).double()
+    wide = rg.nn.MultiHeadAttention(12, 3, positions=Relative(3, 30, num_buckets=None)).double()
     with torch.no_grad():
         wide.positions.weight.copy_(
             torch.cat((table[:, :1].expand(-1, 26), table, table[:, -1:].expand(-1, 26)), 1)
@@ -175,16 +180,25 @@ def test_relative_beyond_its_reach_is_its_end():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"heads": 0}, "heads and reach must be at least 1, got 0 and 128"),
-        ({"heads": 2, "reach": 0}, "heads and reach must be at least 1, got 2 and 0"),
-        ({"heads": 2, "buckets": 30}, "a positive multiple of 4 below 4 · reach = 512, got 30"),
-        ({"heads": 2, "buckets": 0}, "a positive multiple of 4 below 4 · reach = 512, got 0"),
-        ({"heads": 2, "reach": 4, "buckets": 16}, "a positive multiple of 4 below 4 · reach = 16, got 16"),
+        ({"num_heads": 0}, "num_heads and max_distance must be at least 1, got 0 and 128"),
+        ({"num_heads": 2, "max_distance": 0}, "num_heads and max_distance must be at least 1, got 2 and 0"),
         (
-            {"heads": 2, "buckets": 5, "one_sided": True},
-            "a positive multiple of 2 below 2 · reach = 256, got 5",
+            {"num_heads": 2, "num_buckets": 30},
+            "a positive multiple of 4 below 4 · max_distance = 512, got 30",
         ),
-        ({"heads": 2, "buckets": None, "one_sided": True}, "one_sided is about buckets, got buckets=None"),
+        ({"num_heads": 2, "num_buckets": 0}, "a positive multiple of 4 below 4 · max_distance = 512, got 0"),
+        (
+            {"num_heads": 2, "max_distance": 4, "num_buckets": 16},
+            "a positive multiple of 4 below 4 · max_distance = 16, got 16",
+        ),
+        (
+            {"num_heads": 2, "num_buckets": 5, "bidirectional": False},
+            "a positive multiple of 2 below 2 · max_distance = 256, got 5",
+        ),
+        (
+            {"num_heads": 2, "num_buckets": None, "bidirectional": False},
+            "bidirectional=False is about buckets, got num_buckets=None",
+        ),
     ],
 )
 def test_relative_numbers_that_cannot_be(options, message):

@@ -17,8 +17,8 @@ PAGE = json.loads((Path(__file__).parents[1] / "goldens" / "tokens_and_features.
 SHAPES = ((2, 3), (5, 1), (3, 4))  # width of query and key, width of value
 
 
-def matrices(source_width=7):
-    shapes = [((d, 7), (d, source_width), (e, source_width)) for d, e in SHAPES]
+def matrices(memory_dim=7):
+    shapes = [((d, 7), (d, memory_dim), (e, memory_dim)) for d, e in SHAPES]
     return [tuple(torch.randn(shape, dtype=torch.float64) for shape in head) for head in shapes]
 
 
@@ -57,16 +57,16 @@ def test_one_head_over_all_features_of_the_page():
     torch.testing.assert_close(module(features[None]), rg.attend(four, four, four)[0])
 
 
-@pytest.mark.parametrize("source_width", [7, 4])
+@pytest.mark.parametrize("memory_dim", [7, 4])
 @pytest.mark.parametrize("scale", [None, 0.4])
 @pytest.mark.parametrize("outputs", [None, 5])
-def test_unequal_heads(source_width, scale, outputs):
-    heads = matrices(source_width)
+def test_unequal_heads(memory_dim, scale, outputs):
+    heads = matrices(memory_dim)
     output = None if outputs is None else torch.randn(outputs, 8, dtype=torch.float64)
     module = MultiHeadAttention.from_projections(heads, output, scale=scale)
-    x, source = (torch.randn(2, n, w, dtype=torch.float64) for n, w in ((11, 7), (5, source_width)))
+    x, source = (torch.randn(2, n, w, dtype=torch.float64) for n, w in ((11, 7), (5, memory_dim)))
     torch.testing.assert_close(module(x, source), one_by_one(heads, x, source, output, scale))
-    if source_width == 7:
+    if memory_dim == 7:
         torch.testing.assert_close(module(x), one_by_one(heads, x, x, output, scale))
 
 
@@ -91,10 +91,13 @@ def test_training_leaves_what_fills_the_heads_at_zero():
 
 
 def test_equal_heads_take_norms_and_positions():
-    plain = MultiHeadAttention(12, 3, bias=False, norm="rms", positions=rg.nn.Rotary(4)).double()
+    plain = MultiHeadAttention(12, 3, bias=False, qk_norm="rms", positions=rg.nn.Rotary(4)).double()
     q, k, v = (t.detach().unflatten(0, (3, 4)) for t in plain.qkv.weight.split(12))
     again = MultiHeadAttention.from_projections(
-        list(zip(q, k, v, strict=True)), plain.output.weight.detach(), norm="rms", positions=rg.nn.Rotary(4)
+        list(zip(q, k, v, strict=True)),
+        plain.output.weight.detach(),
+        qk_norm="rms",
+        positions=rg.nn.Rotary(4),
     )
     assert torch.equal(again.qkv.weight, plain.qkv.weight)
     x = torch.randn(2, 11, 12, dtype=torch.float64)
@@ -119,11 +122,11 @@ eye, tall = torch.eye(4), torch.ones(3, 4)
         ([], {}, ArgumentError, "at least one head must be given, got none"),
         ([(eye, eye)], {}, ShapeError, "head 0 must be three matrices"),
         ([(eye, eye, eye[0])], {}, ShapeError, "head 0 must be three matrices"),
-        ([(eye, tall, eye)], {}, ShapeError, r"head 0 must have one width for query and key, none 0, got"),
-        ([(eye, eye, eye[:, :2])], {}, ShapeError, r"key and value of head 0 must read one source, got"),
-        ([(eye, eye, eye), (eye[:, :2], eye, eye)], {}, ShapeError, "same widths, 4 and 4, got 2 and 4 for head 1"),
+        ([(eye, tall, eye)], {}, ShapeError, r"head 0 must have one head_dim for query and key, none 0, got"),
+        ([(eye, eye, eye[:, :2])], {}, ShapeError, r"key and value of head 0 must read one memory, got"),
+        ([(eye, eye, eye), (eye[:, :2], eye, eye)], {}, ShapeError, "4 and 4, got 2 and 4 for head 1"),
         ([(eye, eye, eye)], {"output": torch.ones(4, 5)}, ShapeError, r"output must be \(outputs, 4\), .* got"),
-        ([(eye, eye, eye), (tall, tall, eye)], {"norm": "rms"}, ArgumentError, "one width for norm, got several"),
+        ([(eye, eye, eye), (tall, tall, eye)], {"qk_norm": "rms"}, ArgumentError, "one head_dim for qk_norm, got"),
         ([(eye, eye, eye)], {"positions": rg.nn.Alibi(2)}, ArgumentError, "a slope for each of 1 heads, got 2"),
     ],
 )  # fmt: skip

@@ -79,7 +79,7 @@ def test_outputs_are_those_of_the_equations(
     got, state = model(x, source, start, lengths=lengths)
     want = by_hand(model, x, source, start, lengths)
     torch.testing.assert_close(got, want)
-    assert state.position == TOKENS and (state.memory is None) == (cell == "gru")
+    assert state.position == TOKENS and (state.cell is None) == (cell == "gru")
     leaves = list(model.parameters())
     for one, other in zip(
         *(torch.autograd.grad(out.square().sum(), leaves) for out in (got, want)), strict=True
@@ -114,10 +114,10 @@ def test_without_a_score_it_is_the_plain_network() -> None:
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_the_encoder_reads_each_row_as_if_it_were_alone(cell: str, bidirectional: bool) -> None:
-    model = RecurrentEncoder(WIDTH, HIDDEN, cell=cell, bidirectional=bidirectional, layers=2).double()
+    model = RecurrentEncoder(WIDTH, HIDDEN, cell=cell, bidirectional=bidirectional, num_layers=2).double()
     x, lengths = torch.randn(BATCH, TOKENS, WIDTH, dtype=torch.float64), torch.tensor([5, 2, 3])
     outputs, final = model(x, lengths)
-    assert outputs.shape == (BATCH, TOKENS, model.width_out) and final.shape == (BATCH, model.width_out)
+    assert outputs.shape == (BATCH, TOKENS, model.output_size) and final.shape == (BATCH, model.output_size)
     for row, length in enumerate(lengths.tolist()):
         alone, last = model(x[row : row + 1, :length])
         torch.testing.assert_close(outputs[row, :length], alone[0])
@@ -132,7 +132,7 @@ def test_an_encoder_and_a_decoder_learn_to_copy() -> None:
     torch.manual_seed(1)
     table = nn.Embedding(8, 16)
     encoder = RecurrentEncoder(16, 12)
-    model = RecurrentDecoder(16, 24, encoder.width_out, score=General(24, 24))
+    model = RecurrentDecoder(16, 24, encoder.output_size, score=General(24, 24))
     head = nn.Linear(24, 8)
     parts = nn.ModuleList([table, encoder, model, head])
     optimizer, losses = torch.optim.Adam(parts.parameters(), 1e-2), []
@@ -153,17 +153,17 @@ def test_errors() -> None:
     x, source = texts()
     with pytest.raises(ArgumentError, match='cell must be "gru" or "lstm", got \'rnn\''):
         RecurrentEncoder(3, 4, cell="rnn")  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="layers must be at least 1, got 0"):
-        RecurrentEncoder(3, 4, layers=0)
+    with pytest.raises(ArgumentError, match="num_layers must be at least 1, got 0"):
+        RecurrentEncoder(3, 4, num_layers=0)
     with pytest.raises(ArgumentError, match='order must be "bahdanau" or "luong", got \'first\''):
         decoder(order="first")
-    with pytest.raises(ArgumentError, match="source_width must be at least 1, got 0"):
+    with pytest.raises(ArgumentError, match="memory_dim must be at least 1, got 0"):
         RecurrentDecoder(3, 4, 0, score=Cosine())
     with pytest.raises(ShapeError, match=r"x must be \(batch, tokens, 11\), got \(3, 7, 17\)"):
         RecurrentEncoder(WIDTH, HIDDEN).double()(source)
     with pytest.raises(ShapeError, match=r"lengths must be one for each of 3 rows, got \(2,\)"):
         RecurrentEncoder(WIDTH, HIDDEN).double()(x, torch.tensor([1, 2]))
-    with pytest.raises(ShapeError, match=r"source must be .* 17\) with batch 3, got \(2, 7, 17\)"):
+    with pytest.raises(ShapeError, match=r"memory must be .* 17\) with batch 3, got \(2, 7, 17\)"):
         decoder()(x, source[:2])
     with pytest.raises(ShapeError, match=r"the state must be \(3, 13\), got \(3, 12\)"):
         decoder()(x, source, torch.zeros(3, 12))

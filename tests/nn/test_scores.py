@@ -42,7 +42,7 @@ SCORES: dict[str, Callable[[], Score]] = {
     "scaled": ScaledDot,
     "cosine": Cosine,
     "general": lambda: General(DIM, OTHER),
-    "general by head": lambda: General(DIM, OTHER, heads=HEADS),
+    "general by head": lambda: General(DIM, OTHER, num_heads=HEADS),
     "additive": lambda: Additive(DIM, OTHER, HIDDEN),
     "concat": lambda: Concat(DIM, OTHER, HIDDEN),
     "tempered cosine": lambda: Tempered(Cosine(), 0.1),
@@ -127,9 +127,9 @@ def test_a_cosine_of_nothing_is_zero() -> None:
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: Tempered(Dot(), 0.0), "temperature must be a finite number above 0, got 0.0"),
     (lambda: Tempered(Dot(), float("inf")), "temperature must be a finite number, got inf"),
-    (lambda: Additive(3, 4, 0), "hidden must be at least 1, got 0"),
+    (lambda: Additive(3, 4, 0), "hidden_size must be at least 1, got 0"),
     (lambda: Concat(0, 4, 5), "query_dim must be at least 1, got 0"),
-    (lambda: General(3, heads=0), "heads must be at least 1, got 0"),
+    (lambda: General(3, num_heads=0), "num_heads must be at least 1, got 0"),
 ])  # fmt: skip
 def test_arguments_out_of_range(make: Callable[[], Score], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):

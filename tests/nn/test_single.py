@@ -132,34 +132,34 @@ SELF = torch.nn.MultiheadAttention
 LINES: dict[str, dict[str, Line]] = {
     "MultiHeadAttention": {
         "self": attention(),
-        "causal": attention(mask=rg.causal(), sink=True, kv_heads=1),
+        "causal": attention(mask=rg.causal(), sink=True, num_kv_heads=1),
         "cross": crossing(),
-        "norms": attention(norm="rms", softcap=3.0, scale=0.3),
+        "norms": attention(qk_norm="rms", softcap=3.0, scale=0.3),
     },
     "Additive": {"self": attention(score=lambda h: rg.nn.Additive(WIDTH // h, WIDTH // h, 5)), "cross": crossing(
         score=lambda h: rg.nn.Additive(WIDTH // h, WIDTH // h, 5))},
     "Concat": {"self": attention(score=lambda h: rg.nn.Concat(WIDTH // h, WIDTH // h, 5))},
     "Cosine": {"self": attention(score=lambda h: rg.nn.Cosine())},
     "Dot": {"self": attention(score=lambda h: rg.nn.Dot())},
-    "General": {"self": attention(score=lambda h: rg.nn.General(WIDTH // h, heads=h))},
+    "General": {"self": attention(score=lambda h: rg.nn.General(WIDTH // h, num_heads=h))},
     "ScaledDot": {"self": attention(score=lambda h: rg.nn.ScaledDot())},
     "Tempered": {"self": attention(score=lambda h: rg.nn.Tempered(rg.nn.Cosine(), 0.5, learned=True))},
     "Alibi": {"self": attention(positions=rg.nn.Alibi)},
     "Relative": {"self": attention(positions=rg.nn.Relative), "table": attention(
-        positions=lambda h: rg.nn.Relative(h, 2, buckets=None))},
+        positions=lambda h: rg.nn.Relative(h, 2, num_buckets=None))},
     "Rotary": {"self": attention(positions=lambda h: rg.nn.Rotary(WIDTH // h))},
     "Learned": {"table": layer(lambda h: rg.nn.Learned(11, WIDTH))},
     "Sinusoidal": {"table": layer(lambda h: rg.nn.Sinusoidal(WIDTH))},
     "FeedForward": {"block": layer(lambda h: rg.nn.FeedForward(WIDTH, activation="swiglu"))},
-    "Encoder": {"post": layer(lambda h: rg.nn.Encoder(2, WIDTH, h, norm="post"), mask=True)},
-    "EncoderLayer": {"pre": layer(lambda h: rg.nn.EncoderLayer(WIDTH, h, kind="rms"), mask=True)},
+    "Encoder": {"post": layer(lambda h: rg.nn.Encoder(2, WIDTH, h, norm_first=False), mask=True)},
+    "EncoderLayer": {"pre": layer(lambda h: rg.nn.EncoderLayer(WIDTH, h, norm_type="rms"), mask=True)},
     "Decoder": {
-        "alone": layer(lambda h: rg.nn.Decoder(2, WIDTH, h, crosses=False), mask=True),
+        "alone": layer(lambda h: rg.nn.Decoder(2, WIDTH, h, cross_attention=False), mask=True),
         "cross": layer(lambda h: rg.nn.Decoder(2, WIDTH, h), mask=True, source=True),
     },
     "DecoderLayer": {"cross": layer(lambda h: rg.nn.DecoderLayer(WIDTH, h), mask=True, source=True)},
     "Cache": {"steps": stepwise(
-        lambda h: rg.nn.Decoder(2, WIDTH, h, crosses=False), lambda m: {"cache": rg.nn.Cache(m)})},
+        lambda h: rg.nn.Decoder(2, WIDTH, h, cross_attention=False), lambda m: {"cache": rg.nn.Cache(m)})},
     "LinearAttention": {
         "self": layer(lambda h: rg.nn.LinearAttention(WIDTH, h), mask=True),
         "causal": layer(lambda h: rg.nn.LinearAttention(WIDTH, h, causal=True), mask=True),
@@ -186,7 +186,7 @@ LINES: dict[str, dict[str, Line]] = {
         ),
     },
     "RecurrentEncoder": {"first of two": Line(
-        lambda h: first_of(rg.nn.RecurrentEncoder(WIDTH, 5, layers=2, cell="lstm")), module=False)},
+        lambda h: first_of(rg.nn.RecurrentEncoder(WIDTH, 5, num_layers=2, cell="lstm")), module=False)},
     "errors_by_rank": {"slots": errors(rg.nn.by_slots())},
     "by_slots": {"rank": errors(rg.nn.by_slots())},
     "by_features": {"rank": errors(rg.nn.by_features())},
@@ -232,7 +232,7 @@ def call(mechanism: Any, line: Line, x: Tensor, lengths: list[int] | None, keys:
     keywords = {} if lengths is None else masks(line, lengths)
     inputs = (x, asked(x, keys)) if line.source else (x,)
     if isinstance(mechanism, rg.nn.Decoder | rg.nn.DecoderLayer) and line.source and lengths is not None:
-        keywords = {"source_mask": keywords["mask"]}
+        keywords = {"memory_mask": keywords["mask"]}
     if isinstance(mechanism, rg.nn.LinearAttention) and line.source and lengths is not None:
         keywords = {"mask": rg.prefix(torch.tensor(lengths))}
     return mechanism(*inputs, **keywords)
@@ -267,7 +267,7 @@ def test_masks_of_one_row_are_alike_however_they_are_said(line):
     for lengths in (2, [2], (2,), torch.tensor([2], dtype=torch.int32)):
         mask = rg.prefix(lengths) if line.source else rg.padding(lengths)
         decoder = isinstance(mechanism, rg.nn.Decoder | rg.nn.DecoderLayer) and line.source
-        keywords = {"source_mask" if decoder else "mask": mask}
+        keywords = {"memory_mask" if decoder else "mask": mask}
         inputs = (x, asked(x, 3)) if line.source else (x,)
         torch.testing.assert_close(mechanism(*inputs, **keywords), want)
 

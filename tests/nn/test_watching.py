@@ -23,11 +23,11 @@ def seen(module, *args, **kwargs):
 
 SCHEMES = {
     "plain": lambda: {},
-    "causal": lambda: {"mask": rg.causal(), "kv_heads": 2},
+    "causal": lambda: {"mask": rg.causal(), "num_kv_heads": 2},
     "sparse": lambda: {
         "mask": rg.causal() & (rg.near(2) | rg.strided(3) | rg.global_tokens([0]) | rg.random_blocks(1, 4))
     },
-    "rotary": lambda: {"positions": rg.nn.Rotary(4), "norm": "rms"},
+    "rotary": lambda: {"positions": rg.nn.Rotary(4), "qk_norm": "rms"},
     "alibi": lambda: {"positions": rg.nn.Alibi(HEADS), "sink": True},
     "relative": lambda: {"positions": rg.nn.Relative(HEADS), "softcap": 3.0, "scale": 0.7},
 }
@@ -44,8 +44,8 @@ def test_the_weights_that_are_seen_make_the_output(scheme):
         [record[0].weights(head, rows, columns, batch=row) for head in range(HEADS)] for row in range(2)
     ]
     weights = torch.stack([torch.stack(each) for each in windows])
-    value = module._value(module.qkv(x).split(module.widths, 2)[2]).repeat_interleave(
-        HEADS // module.kv_heads, 1
+    value = module._value(module.qkv(x).split(module.projected_dims, 2)[2]).repeat_interleave(
+        HEADS // module.num_kv_heads, 1
     )
     output = module.output((weights.to(value.dtype) @ value).transpose(1, 2).flatten(2))
     torch.testing.assert_close(output, module(x, mask=rg.padding([TOKENS, 7])))
@@ -64,7 +64,7 @@ def test_every_layer_is_named():
 
 def test_steps_of_decoding_are_one_call():
     model = rg.nn.Decoder(
-        2, WIDTH, HEADS, crosses=False, attention={"positions": rg.nn.Rotary(4), "kv_heads": 2}
+        2, WIDTH, HEADS, cross_attention=False, attention={"positions": rg.nn.Rotary(4), "num_kv_heads": 2}
     )
     x = tokens()
     whole = seen(model, x)

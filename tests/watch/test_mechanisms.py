@@ -153,7 +153,7 @@ def test_the_function_is_seen_in_any_module() -> None:
 
 
 def test_slots_are_seen_as_the_keys_of_a_cross_call() -> None:
-    layer, x = ProjectedAttention(WIDTH, HEADS, tokens=KEYS, rank=5), torch.randn(BATCH, TOKENS, WIDTH)
+    layer, x = ProjectedAttention(WIDTH, HEADS, max_keys=KEYS, rank=5), torch.randn(BATCH, TOKENS, WIDTH)
     (call,) = watched(layer, lambda: layer(x))
     assert call.kind == "cross" and (call.sizes.queries, call.sizes.keys) == (TOKENS, 5)
     query, key, _ = layer.project(x)
@@ -253,7 +253,7 @@ def test_a_translator_trains_under_a_watch_with_the_same_gradients() -> None:
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "linear": lambda: LinearAttention(WIDTH, HEADS, causal=True),
     "random": lambda: LinearAttention(WIDTH, HEADS, features=PositiveRandom(DIM, 11)),
-    "slots": lambda: ProjectedAttention(WIDTH, HEADS, tokens=KEYS, rank=5),
+    "slots": lambda: ProjectedAttention(WIDTH, HEADS, max_keys=KEYS, rank=5),
     "landmarks": lambda: LandmarkAttention(WIDTH, HEADS, 5),
 }
 

@@ -35,4 +35,6 @@ def gradient_norms(model: nn.Module, parts: Mapping[str, nn.Module] | None = Non
 
 def _norm(module: nn.Module) -> float:
     gradients: list[Tensor] = [p.grad.detach().double() for p in module.parameters() if p.grad is not None]
-    return float(torch.linalg.vector_norm(torch.stack([g.norm() for g in gradients]))) if gradients else 0.0
+    if gradients:
+        return float(torch.linalg.vector_norm(torch.stack([g.norm() for g in gradients])))
+    return 0.0

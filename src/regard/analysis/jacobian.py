@@ -68,9 +68,14 @@ def by_distance(norms: Tensor) -> Tensor:
 
 def _output(module: nn.Module, x: Tensor) -> Tensor:
     result = module(x)
-    output = result[0] if isinstance(result, tuple) else result
+    output = result
+    if isinstance(result, tuple):
+        output = result[0]
     if not isinstance(output, Tensor) or output.ndim != 3 or output.shape[:2] != x.shape[:2]:
-        got = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        if isinstance(output, Tensor):
+            got = tuple(output.shape)
+        else:
+            got = type(output).__name__
         raise ShapeError(f"the module must return (batch, tokens, …) for {tuple(x.shape)}, got {got}")
     return output
 

@@ -12,9 +12,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from regard.errors import ArgumentError, require
-from regard.tasks.common.looks import Result, look
+from regard.tasks.common.looks import look
+from regard.tasks.common.result import Result
 
-COLORS = {"✓": "green", "✗": "red", "▶": "bold"}  # of a line, by the mark in it
+COLORS = {"✓": "green", "✗": "red", "▶": "bold"}  # of a line, by the mark that is one of its cells
+NUMBERS = "weight", "share", "number"  # columns of numbers
 FILES = ".txt", ".md", ".rst", ".py", ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".pdf"
 
 
@@ -53,19 +55,28 @@ def read(file: Path) -> str:
         ) from error
 
 
-def told(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Result:
+def show(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Result:
     """Run a trained model of a task on an input and print what came of it."""
     require("transformers", extra="train").utils.logging.disable_progress_bar()
-    found = source if task == "caption" or not isinstance(source, Path) else read(source)
-    looked = look(task, found, model=only, into=to)
+    if isinstance(source, Path) and task != "caption":
+        source = read(source)
+    result = look(task, source, model=only, into=to)
     table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in looked.header:
-        table.add_column(name, justify="right" if name in ("weight", "share", "number") else "left")
-    for row in looked.rows:
+    for name in result.header:
+        table.add_column(name, justify="right" if name in NUMBERS else "left")
+    for row in result.rows:
         style = next((color for mark, color in COLORS.items() if mark in row), None)
-        table.add_row(*map(escape, row), style=style)
-    console.print(f"[bold]{escape(looked.said)}[/bold]", highlight=False)
+        table.add_row(*map(_cell, row), style=style)
+    console.print(f"[bold]{escape(result.said)}[/bold]", highlight=False)
     console.print(table)
-    for note in looked.notes:
+    for note in result.notes:
         console.print(escape(note), highlight=False)
-    return looked
+    return result
+
+
+def _cell(text: str) -> str:
+    """A cell as markup: one that ends in a mark of its own has that mark's color."""
+    color = COLORS.get(text[-1:])
+    if color is None or len(text) == 1:
+        return escape(text)
+    return f"[{color}]{escape(text)}[/{color}]"

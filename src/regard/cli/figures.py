@@ -51,8 +51,12 @@ def of_record(record: Record) -> Iterator[tuple[str, Figure]]:
     yield "structure", draw.structure(sizes.heads, sizes.heads * sizes.dim, kv_heads=sizes.kv_heads)
     head = record.heads.sort_values("entropy_fraction").iloc[0]
     call = record.calls[int(head["call"])]
-    tokens = record.tokens[0] if record.tokens and call.steps == 1 else None
-    keys = record.source_tokens[0] if record.source_tokens and call.kind == "cross" else None
+    tokens = None
+    if record.tokens and call.steps == 1:
+        tokens = record.tokens[0]
+    keys = None
+    if record.source_tokens and call.kind == "cross":
+        keys = record.source_tokens[0]
     yield (
         "sharpest-head",
         draw.heatmap(

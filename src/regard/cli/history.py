@@ -46,8 +46,11 @@ def history(
     for part in parts:
         _print(console, name, part)
     _explain(console, parts)
-    page = Path(f"regard-history-{name}.html") if page is None else page
-    title = f"{name}, {parts[0].title}" if len(parts) == 1 else name
+    if page is None:
+        page = Path(f"regard-history-{name}.html")
+    title = name
+    if len(parts) == 1:
+        title = f"{name}, {parts[0].title}"
     with Progress(SpinnerColumn(), TextColumn("{task.description}"), console=console, transient=True) as bar:
         bar.add_task("drawing the page", total=None)
         write(page, histories(parts, title=f"{title}: how its heads came to be"), "page")
@@ -83,7 +86,9 @@ def _wanted(task: Task, place: Path, folder: Path | None, there: list[str]) -> s
     made = f"{command}, then regard history {task.name} --folder regard-train/{task.name}"
     if folder is not None:
         made = f"{command} --folder {folder}"
-    others = f"; for a model that is there: --only {there[0]}" if there else ""
+    others = ""
+    if there:
+        others = f"; for a model that is there: --only {there[0]}"
     return (
         f"the history of the heads of {task.model!r} must be in {str(place / FILE)!r}, and there is no such file: "
         f"{made}{others}"
@@ -113,9 +118,11 @@ def _print(console: Console, name: str, part: Part) -> None:
     table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("layer", "head", "entropy", "share that changed most"):
         table.add_column(heading, justify="right" if heading == "head" else "left", no_wrap=True)
-    told = words(history.statistics, history.parameters)
+    descriptions = words(history.statistics, history.parameters)
     for each in found[:LINES]:
-        most = f"{told[each.name]['title']} {_from_to(each.share)}" if each.name else "–"
+        most = "–"
+        if each.name:
+            most = f"{descriptions[each.name]['title']} {_from_to(each.share)}"
         table.add_row(each.layer, str(each.head), _from_to(each.entropy) if each.entropy else "–", most)
     console.print(table)
     if len(found) > LINES:
@@ -124,14 +131,16 @@ def _print(console: Console, name: str, part: Part) -> None:
 
 def _explain(console: Console, parts: list[Part]) -> None:
     """What the numbers of the tables mean."""
-    told: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for history in (part.history for part in parts):
         meant = words(history.statistics, history.parameters)
         for name in (entropy_of(history), *(each.name for each in changes(history))):
             if name:
-                title = "entropy" if name == entropy_of(history) else meant[name]["title"]
-                told.setdefault(title, meant[name]["meaning"])
-    for title, meaning in told.items():
+                title = "entropy"
+                if name != entropy_of(history):
+                    title = meant[name]["title"]
+                meanings.setdefault(title, meant[name]["meaning"])
+    for title, meaning in meanings.items():
         console.print(f"[dim]{title}: {meaning}[/dim]", highlight=False)
 
 

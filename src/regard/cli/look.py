@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from os.path import isdir
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Table
 
 from regard import embedded, files
@@ -39,8 +41,8 @@ def look(
     model: Annotated[
         str | None,
         typer.Argument(
-            help=f"A task ({', '.join(LOOKS)}), a local folder or a Hugging Face name; "
-            "without one, the embedded model."
+            help=f"A task ({', '.join(LOOKS)}), a local folder, a Hugging Face name, or a text in quotation "
+            "marks for the embedded model, which also reads an example where nothing is given."
         ),
     ] = None,
     text: Annotated[
@@ -66,16 +68,19 @@ def look(
             raise ArgumentError(
                 f"--device must be left out for a task, whose models are small, got {device!r}"
             )
-        looked = answers.told(console, model, answers.given(text, file), only, to)
-        _told(console, looked.record, report, record, looked.figures)
+        result = answers.show(console, model, answers.given(text, file), only, to)
+        _report(console, result.record, report, record, result.figures)
         if figures is not None:
-            _figures(console, [("attention", figure) for _, figure in looked.figures], figures)
+            _figures(console, _named(result.figures), figures)
         return
     if only is not None or to is not None:
         raise ArgumentError(
             f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKS)}"
         )
-    model = None if model == "language" else model
+    if text is None and _is_text(model):
+        model, text = None, model
+    if model == "language":
+        model = None
     words = _text(text, file)
     with _progress(console, "loading the model") as bar:
         bar.add_task("loading", total=None)
@@ -88,14 +93,21 @@ def look(
         seen.info["model"] = reader.name
     seen.info["text"] = words[:2000]
     _print(console, seen)
-    _told(console, seen, report, record)
+    _report(console, seen, report, record)
     if figures is not None:
         from regard.cli.figures import of_record
 
         _figures(console, of_record(seen), figures)
 
 
-def _told(
+def _named(figures: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    """The figures of a task, each with the name of its file."""
+    if len(figures) == 1:
+        return [("attention", figures[0][1])]
+    return [(f"attention-{number}", figure) for number, (_, figure) in enumerate(figures, 1)]
+
+
+def _report(
     console: Console, seen: Record, report: Path, record: Path | None, figures: Sequence[tuple[str, Any]] = ()
 ) -> None:
     """Write the report, and the record where it is wanted."""
@@ -106,17 +118,26 @@ def _told(
     console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
 
 
+def _is_text(model: str | None) -> bool:
+    """Whether what stands in the place of a model is a text: no model's name and hardly a folder's has a blank."""
+    return model is not None and re.search(r"\s", model) is not None and not isdir(model)
+
+
 def _text(text: str | None, file: Path | None) -> str:
     if text is not None and file is not None:
         raise ArgumentError("the text must come from the command line or from --file, got both")
     if file is None:
-        return embedded.TEXT if text is None else text
+        if text is None:
+            return embedded.TEXT
+        return text
     return answers.read(file)
 
 
 def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
     count = encoded["input_ids"].shape[1]
-    keep: Literal["vectors", "statistics"] = "vectors" if count <= EXACT else "statistics"
+    keep: Literal["vectors", "statistics"] = "statistics"
+    if count <= EXACT:
+        keep = "vectors"
     with _progress(console, "preparing") as bar:
         bar.add_task("preparing", total=None)
         inputs = reader.inputs(encoded)
@@ -127,8 +148,9 @@ def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
         bar.add_task("reading", total=reader.layers or None)
         reader.run(inputs)
     read = reader.tokens(inputs["input_ids"][0])
-    record.tokens = [reader.tokens(inputs["decoder_input_ids"][0]) if reader.answers else read]
-    record.source_tokens = [read] if reader.answers else None
+    record.tokens, record.source_tokens = [read], None
+    if reader.answers:
+        record.tokens, record.source_tokens = [reader.tokens(inputs["decoder_input_ids"][0])], [read]
     return record
 
 
@@ -146,7 +168,9 @@ class _Calls(TextColumn):
 
 
 def _progress(console: Console, what: str, record: Record | None = None) -> Progress:
-    parts = [SpinnerColumn(), TextColumn(what), BarColumn(), *([] if record is None else [_Calls(record)])]
+    parts: list[ProgressColumn] = [SpinnerColumn(), TextColumn(what), BarColumn()]
+    if record is not None:
+        parts.append(_Calls(record))
     return Progress(*parts, console=console, transient=True)
 
 
@@ -167,7 +191,9 @@ def _print(console: Console, record: Record) -> None:
     for name in ("layer", *(["kind"] if several else []), "head", *shown.values()):
         table.add_column(name, justify="left" if name in ("layer", "kind") else "right", no_wrap=True)
     for label, (_, row) in zip(labels[:LINES], heads.head(LINES).iterrows(), strict=True):
-        kind = [row["kind"]] if several else []
+        kind = []
+        if several:
+            kind = [row["kind"]]
         table.add_row(label, *kind, str(row["head"]), *(f"{row[name]:.2f}" for name in shown))
     console.print(table)
     if len(heads) > LINES:

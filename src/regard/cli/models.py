@@ -41,7 +41,9 @@ class Reader:
         """Attention layers, for a progress bar; 0 where the configuration does not say."""
         config = self.model.config
         own = int(getattr(config, "num_hidden_layers", 0) or 0)
-        return own + 2 * int(getattr(config, "num_decoder_layers", own) or 0) if self.answers else own
+        if self.answers:
+            return own + 2 * int(getattr(config, "num_decoder_layers", own) or 0)
+        return own
 
     def encode(self, text: str) -> Any:
         """Token ids of a text, `(1, tokens)`.
@@ -84,8 +86,12 @@ class Reader:
 
     def _piece(self, identity: int, piece: str) -> str:
         text = str(self.tokenizer.decode([identity]))
-        start = " " if piece.startswith(("Ġ", "▁")) and not text.startswith(" ") else ""
-        return start + text if text and "�" not in text else piece
+        start = ""
+        if piece.startswith(("Ġ", "▁")) and not text.startswith(" "):
+            start = " "
+        if text and "�" not in text:
+            return start + text
+        return piece
 
 
 def load(name: str | Path, device: str = "cpu") -> Reader:
@@ -128,7 +134,9 @@ def _class(transformers: Any, config: Any) -> Any:
     if config.is_encoder_decoder:
         return transformers.AutoModelForSeq2SeqLM
     writes = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
-    return transformers.AutoModelForCausalLM if writes else transformers.AutoModel
+    if writes:
+        return transformers.AutoModelForCausalLM
+    return transformers.AutoModel
 
 
 def _limit(config: Any, tokenizer: Any) -> int | None:
@@ -136,10 +144,12 @@ def _limit(config: Any, tokenizer: Any) -> int | None:
     said = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
     said.append(tokenizer.model_max_length)
     sensible = [int(number) for number in said if isinstance(number, int) and 0 < number < 10**9]
-    shift = (
-        2 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
-    )  # positions start after padding's
-    return min(sensible) - shift if sensible else None
+    if not sensible:
+        return None
+    # RoBERTa's positions start behind that of padding, so two of its embeddings stand for no token.
+    if config.model_type in ("roberta", "xlm-roberta", "camembert"):
+        return min(sensible) - 2
+    return min(sensible)
 
 
 def _why(name: str, local: bool, error: Exception) -> str:
@@ -150,10 +160,13 @@ def _why(name: str, local: bool, error: Exception) -> str:
         return f"the model in {name!r} cannot be loaded: {_first_line(error)}"
     return (
         f"the model must be a local folder or a name that Hugging Face knows: there is no folder {name!r} here, "
-        f"and it could not be fetched ({_first_line(error)})"
+        f"and it could not be fetched ({_first_line(error)}); if it is a text for the embedded model: "
+        f"regard look language {name!r}"
     )
 
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:200] if lines else type(error).__name__
+    if lines:
+        return lines[0][:200]
+    return type(error).__name__

@@ -50,17 +50,19 @@ def train(
     for task in chosen:
         # Each model and seed is a run of its own.
         own = f"{task.model}{f'-{seed}' if seed else ''}"
-        place = (
-            pretrained.folder(name, own) if evaluate and folder is None else (folder or FOLDER / name) / own
-        )
-        card = (
-            task.evaluate(place, quick=quick)
-            if evaluate
-            else task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
-        )
+        if evaluate and folder is None:
+            place = pretrained.folder(name, own)
+        else:
+            place = (folder or FOLDER / name) / own
+        if evaluate:
+            card = task.evaluate(place, quick=quick)
+        else:
+            card = task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
         _print(console, card)
-        told = "The model that was scored" if evaluate else "The model, its card and its history"
-        console.print(f"{told}: {place}", highlight=False, soft_wrap=True)
+        what = "The model, its card and its history"
+        if evaluate:
+            what = "The model that was scored"
+        console.print(f"{what}: {place}", highlight=False, soft_wrap=True)
 
 
 def _print(console: Console, card: dict[str, Any]) -> None:

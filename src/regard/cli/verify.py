@@ -30,7 +30,15 @@ from regard.statistics.table import wanted
 
 ROUNDING = 16  # units in the last place of the largest value
 GRID, TOP = 13, 3  # cells a side of the map, strongest keys
-SLOPES = ("output", "lse", "entropy", "sum_squares", "distance", "local", "self_mass")  # what is pulled on
+DIFFERENTIATED = (
+    "output",
+    "lse",
+    "entropy",
+    "sum_squares",
+    "distance",
+    "local",
+    "self_mass",
+)  # results that a loss is made of
 ORDER = ("engine", "precision", "case", "statistic", "error", "budget", "")
 DTYPES = {
     "float64": torch.float64,
@@ -80,16 +88,16 @@ class Call:
         """The keywords as a spec."""
         return Spec.of(sizes_of(*self.tensors), **self.arguments)
 
-    def pulled(self, results: Numbers, leaves: Iterable[Tensor]) -> Numbers:
+    def gradients(self, results: Numbers, leaves: Iterable[Tensor]) -> Numbers:
         """Gradients of Σ factor · result, over the results that are there, with respect to query, key and value."""
         loss = torch.zeros((), dtype=torch.float64)
-        for name in SLOPES:
+        for name in DIFFERENTIATED:
             if name not in results:
                 continue
             result = results[name].double().cpu()
             loss = loss + (self.factors[name] * result.where(result.isfinite(), 0.0)).sum()
-        slopes = torch.autograd.grad(loss, list(leaves))
-        return dict(zip(("d query", "d key", "d value"), slopes, strict=True))
+        gradients = torch.autograd.grad(loss, list(leaves))
+        return dict(zip(("d query", "d key", "d value"), gradients, strict=True))
 
 
 def verify(
@@ -105,7 +113,9 @@ def verify(
     for name in ORDER:
         table.add_column(name, justify="right" if name in ("error", "budget") else "left")
     for line in errors if full else _worst(errors):
-        mark = "ok" if line.within else "[red]too large[/red]"
+        mark = "[red]too large[/red]"
+        if line.within:
+            mark = "ok"
         table.add_row(
             line.engine,
             line.precision,
@@ -137,7 +147,9 @@ def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
     for case, (shapes, arguments) in _cases(generator).items():
         drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
         rows = (*shapes[0][:3],)
-        factors = {name: torch.randn(rows, generator=generator, dtype=torch.float64) for name in SLOPES}
+        factors = {
+            name: torch.randn(rows, generator=generator, dtype=torch.float64) for name in DIFFERENTIATED
+        }
         factors["output"] = (
             torch.randn((*rows, shapes[2][3]), generator=generator).to(torch.bfloat16).double()
         )
@@ -180,7 +192,9 @@ def _compare(case: str, precision: str, call: Call, device: str) -> Iterator[Err
 def _runners() -> Iterator[tuple[Engine, str]]:
     """Every engine, with each of its builds that computes right here; without any, alone: it will say why."""
     for engine in ENGINES:
-        builds = native.builds() if engine is native else {}
+        builds = {}
+        if engine is native:
+            builds = native.builds()
         running = [name for name, (_, runs) in builds.items() if runs]
         for build in [name for name in running if native.verdict(name).good] or [""]:
             yield engine, build
@@ -189,13 +203,15 @@ def _runners() -> Iterator[tuple[Engine, str]]:
 def _trials() -> Iterator[str]:
     """What each build of an engine did in its trial, a line for each engine that has builds."""
     for engine in ENGINES:
-        builds = native.builds() if engine is native else {}
-        told = [
+        builds = {}
+        if engine is native:
+            builds = native.builds()
+        verdicts = [
             f"{name} {native.verdict(name).said if runs else 'not for this processor'}"
             for name, (_, runs) in builds.items()
         ]
-        if told:
-            yield f"builds of {engine.name}: {', '.join(told)}"
+        if verdicts:
+            yield f"builds of {engine.name}: {', '.join(verdicts)}"
 
 
 @contextmanager
@@ -213,11 +229,11 @@ def _using(build: str) -> Iterator[None]:
 
 def _refused(lines: Iterable[Error | Refusal]) -> dict[tuple[str, str], dict[str, None]]:
     """The precisions that an engine refuses for one reason, by engine and reason."""
-    told: dict[tuple[str, str], dict[str, None]] = {}
+    precisions: dict[tuple[str, str], dict[str, None]] = {}
     for line in lines:
         if isinstance(line, Refusal):
-            told.setdefault((line.engine, line.reason), {})[line.precision] = None
-    return told
+            precisions.setdefault((line.engine, line.reason), {})[line.precision] = None
+    return precisions
 
 
 def _worst(errors: list[Error]) -> list[Error]:
@@ -283,7 +299,9 @@ def _moved(call: Call, device: str) -> Call:
     def move(item: Any) -> Any:
         if isinstance(item, Bias) and item.parameter is not None:
             return item.with_values(item.parameter.to(device))
-        return item.to(device) if isinstance(item, Tensor) else item
+        if isinstance(item, Tensor):
+            return item.to(device)
+        return item
 
     try:
         query, key, value = (t.to(device) for t in call.tensors)
@@ -298,23 +316,29 @@ def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> 
     moved = _moved(call, device)
     leaves = [t.detach().requires_grad_() for t in moved.tensors]
     names = [name for name in regard.statistics.TABLE if name not in refused]
-    grid, top = None if "map" in refused else GRID, 0 if "top" in refused else TOP
+    grid, top = GRID, TOP
+    if "map" in refused:
+        grid = None
+    if "top" in refused:
+        top = 0
     found = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)
     rows = {name: getattr(found, name) for name in ("output", *names)}
-    rows |= moved.pulled(rows, leaves)
+    rows |= moved.gradients(rows, leaves)
     if found.map is not None:
         rows |= {"map": found.map.total, "map peak": found.map.peak}
     if found.top is not None:
         rows |= {"top": found.top.weights, "top keys": found.top.keys}
     seen = {name: tensor.detach().cpu() for name, tensor in rows.items()}
-    return seen, 0 if found.map is None else found.map.cell
+    if found.map is None:
+        return seen, 0
+    return seen, found.map.cell
 
 
 def _dense(call: Call, dtype: torch.dtype, cell: int, names: Collection[str]) -> Numbers:
     """What has these names by the definition in this precision, with everything stored; keys told by their weights."""
     query, key, value = (t.to(dtype).detach().requires_grad_() for t in call.tensors)
     rows = reference.observe(query, key, value, call.spec, dtype=dtype)
-    rows |= call.pulled({name: row for name, row in rows.items() if name in names}, (query, key, value))
+    rows |= call.gradients({name: row for name, row in rows.items() if name in names}, (query, key, value))
     weights = reference.weights(query, key, call.spec, dtype)[..., : key.shape[2]]
     if cell:
         rows["map"], rows["map peak"] = reference.pooled(weights, cell, call.spec.offset)
@@ -336,7 +360,10 @@ def _error(
     size = float(truth.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
     if statistic == "spread":  # the root of a difference of moments: rounding enters under the root
         seen, truth, naive = seen.double().square(), truth.square(), naive.double().square()
-        size = float(_FEW[1][2] ** 2 if case == "few queries" else _MANY[1][2] ** 2)
+        keys = _MANY[1][2]
+        if case == "few queries":
+            keys = _FEW[1][2]
+        size = float(keys**2)
     rounding = ROUNDING * torch.finfo(statistics_dtype(dtype)).eps
     if dtype == torch.float64:  # the naive computation is the truth itself: rounding is all there is
         rounding *= 16

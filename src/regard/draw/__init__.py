@@ -20,6 +20,19 @@ from regard.draw.series import Panel, series
 from regard.draw.temperatures import temperatures
 
 __all__ = [
-    "Panel", "entropy", "flow", "heads", "heatmap", "history", "overlay", "passage", "positions", "roles", "series",
-    "strength", "strip", "structure", "temperatures",
-]  # fmt: skip
+    "Panel",
+    "entropy",
+    "flow",
+    "heads",
+    "heatmap",
+    "history",
+    "overlay",
+    "passage",
+    "positions",
+    "roles",
+    "series",
+    "strength",
+    "strip",
+    "structure",
+    "temperatures",
+]

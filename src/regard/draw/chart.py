@@ -54,11 +54,10 @@ def chart(
     """
     width = min(max(count * pitch, 4.6), 11.0)
     points = min(width / count, WIDEST_PLACE) * style.POINTS
-    below = (
-        labels.of_positions(first, first + count - 1, points)
-        if tokens is None
-        else labels.of_tokens(tokens, points, across=True, first=first)
-    )
+    if tokens is None:
+        below = labels.of_positions(first, first + count - 1, points)
+    else:
+        below = labels.of_tokens(tokens, points, across=True, first=first)
     deep = labels.room(below, across=True)
     height = max(height, len(entries) * 0.2 + 0.1)
     left = style.MARGIN + 0.66
@@ -88,7 +87,9 @@ def plain(axes: Axes) -> None:
 def beside(entries: Sequence[Entry]) -> float:
     """Inches that a legend takes, with the margin on its right."""
     widest = max((style.measure(entry.name, style.BODY)[0] for entry in entries), default=0.0)
-    return (0.62 + widest / style.POINTS if entries else 0.0) + style.MARGIN
+    if not entries:
+        return style.MARGIN
+    return 0.62 + widest / style.POINTS + style.MARGIN
 
 
 def legend(axes: Axes, entries: Sequence[Entry], width: float, height: float) -> None:

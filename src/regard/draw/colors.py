@@ -129,9 +129,15 @@ def image(
     bar.
     """
     return axes.imshow(
-        values, cmap=colors or sequential(), norm=norm, extent=extent, aspect="auto", origin="upper",
-        interpolation="auto", interpolation_stage="data",
-    )  # fmt: skip
+        values,
+        cmap=colors or sequential(),
+        norm=norm,
+        extent=extent,
+        aspect="auto",
+        origin="upper",
+        interpolation="auto",
+        interpolation_stage="data",
+    )
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -58,9 +58,14 @@ def growth(
     points = [point for curve in curves.values() for point in curve]
     if not points:
         raise ArgumentError("growth needs at least one curve with a point, got none")
-    panels = ["seconds", "bytes"] if any(point.bytes for point in points) else ["seconds"]
+    if any(point.bytes for point in points):
+        panels = ["seconds", "bytes"]
+    else:
+        panels = ["seconds"]
     entries = [Entry(name, color) for name, color in zip(curves, style.PALETTE, strict=False)]
-    legends = [*entries, Entry("predicted", style.MUTED, "dashes")] if foretold else entries
+    legends = entries
+    if foretold:
+        legends = [*entries, Entry("predicted", style.MUTED, "dashes")]
     left = style.MARGIN + LEFT
     across = left + len(panels) * WIDTH + (len(panels) - 1) * GAP + beside(legends)
     figure, top = style.sheet(across, HEIGHT + BELOW, title=title, note=note)
@@ -75,7 +80,9 @@ def growth(
                     axes.plot(*zip(*drawn, strict=True), color=entry.color, **look)
         _scale(axes, sorted({point.tokens for point in points}), panel)
         style.level(figure, start + WIDTH / 2, top + HEIGHT + 0.3, "tokens")
-        name = "time" if panel == "seconds" else "memory above the inputs"
+        name = "memory above the inputs"
+        if panel == "seconds":
+            name = "time"
         style.upright(figure, start - LEFT, top + HEIGHT / 2, name)
         if panel == panels[-1]:
             legend(axes, legends, WIDTH, HEIGHT)

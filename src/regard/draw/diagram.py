@@ -44,7 +44,9 @@ def structure(
     Raises:
         ArgumentError: a number below 1, or that does not divide as it must.
     """
-    kv = heads if kv_heads is None else kv_heads
+    kv = kv_heads
+    if kv_heads is None:
+        kv = heads
     for name, number in (("heads", heads), ("dim", dim), ("kv_heads", kv)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ArgumentError(f"{name} must be a whole number of at least 1, got {number!r}")
@@ -56,7 +58,7 @@ def structure(
         title = (
             f"Multi-head attention: {heads:,} {'head' if heads == 1 else 'heads'} of width {dim // heads:,}"
         )
-    height = (8 if mask else 7) * STEP + 0.42 + 2 * (HALF + EDGE)
+    height = (7 + mask) * STEP + 0.42 + 2 * (HALF + EDGE)
     figure, top = style.sheet(WIDTH, height, title=title)
     axes = style.place(figure, 0, top, WIDTH, height)
     axes.set_gid("structure")
@@ -114,7 +116,9 @@ class _Drawing:
         for lane, name in ((QUERY, "query"), (KEY, "key"), (VALUE, "value")):
             self.arrow(lane, y, y + STEP)
             self.box(lane, y, name, f"{self.dim:,}", kind=name)
-            out = own if name == "query" else shared
+            out = shared
+            if name == "query":
+                out = own
             self.box(lane, y + STEP, f"project {name}", f"{self.dim:,} → {out}", kind=name)
         text = f"Each token is {self.dim:,} numbers. In self-attention all three are the same tokens."
         self.explain(y, text)
@@ -171,7 +175,9 @@ class _Drawing:
             self.rounded(
                 CARD[0] + shift, top - shift, CARD[1] - CARD[0], bottom - top, 0.1, zorder=order, **look
             )
-        text = "the one head" if self.heads == 1 else f"{self.heads:,} heads, each by itself"
+        text = "the one head"
+        if self.heads != 1:
+            text = f"{self.heads:,} heads, each by itself"
         style.write(self.axes, VALUE - 0.12, top + 0.13, text, style.SMALL, va="center", ha="right", zorder=4)
 
     def picture(self, x: float, y: float, values: Numbers) -> None:
@@ -193,7 +199,9 @@ class _Drawing:
 def _example(mask: bool) -> dict[str, Numbers]:
     """Scores, hidden scores and weights of six tokens: what the steps of the drawing do, computed."""
     scores = np.random.default_rng(7).normal(size=(6, 6)) + 1.5 * np.eye(6)
-    hidden = np.where(np.tri(6, dtype=bool), scores, np.nan) if mask else scores
+    hidden = scores
+    if mask:
+        hidden = np.where(np.tri(6, dtype=bool), scores, np.nan)
     weights = np.exp(np.where(np.isnan(hidden), -np.inf, hidden))
     weights = np.where(np.isnan(hidden), np.nan, weights / weights.sum(1, keepdims=True))
     return {"scores": scores, "mask": hidden, "softmax": weights}

@@ -70,11 +70,16 @@ def entropy(
     drawn = entropies(entropy, allowed, batch)
     if tokens is not None:
         tokens = inputs.token_list("tokens", tokens, drawn[0].values.shape[1], "queries")
-    title = weight_pictures.title_of(entropy) if title is None else title
+    if title is None:
+        title = weight_pictures.title_of(entropy)
     most = max(len(layer.values) for layer in drawn)
     if len(drawn) > 1:
-        return (_layers if most <= len(style.PALETTE) else _layers_as_color)(drawn, title)
-    return _one_chart(drawn[0], tokens, title) if most <= len(style.PALETTE) else _heads(drawn[0], title)
+        if most <= len(style.PALETTE):
+            return _layers(drawn, title)
+        return _layers_as_color(drawn, title)
+    if most <= len(style.PALETTE):
+        return _one_chart(drawn[0], tokens, title)
+    return _heads(drawn[0], title)
 
 
 def _one_chart(layer: Entropies, tokens: Sequence[str] | None, title: str) -> Figure:
@@ -147,7 +152,9 @@ def _prepare(axes: Axes, layer: Entropies, drawn: Sequence[Entropies]) -> None:
 def _with_range(entries: list[Entry], drawn: Sequence[Entropies]) -> list[Entry]:
     """The legend, with the shade around each line where it stands for many queries."""
     long = max(layer.values.shape[1] for layer in drawn) > LONGEST
-    return [*entries, Entry("range of neighbors", "#cfe3f1", "block")] if long else entries
+    if long:
+        return [*entries, Entry("range of neighbors", "#cfe3f1", "block")]
+    return entries
 
 
 def _layers_as_color(drawn: list[Entropies], title: str) -> Figure:

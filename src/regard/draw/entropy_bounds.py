@@ -47,7 +47,9 @@ class Entropies:
     def bound_name(self) -> str:
         """`ln 8 = 2.079` where all queries may attend equally many keys."""
         low, high = float(self.bound.min()), float(self.bound.max())
-        return f"ln {round(np.exp(high)):,} = {high:.3f}" if low == high else "ln (allowed keys)"
+        if low == high:
+            return f"ln {round(np.exp(high)):,} = {high:.3f}"
+        return "ln (allowed keys)"
 
 
 def entropies(source: Any, allowed: Any, batch: int) -> list[Entropies]:
@@ -56,7 +58,10 @@ def entropies(source: Any, allowed: Any, batch: int) -> list[Entropies]:
     Raises:
         ShapeError, ArgumentError: as there.
     """
-    calls = [source] if isinstance(source, Observation | Map) else weight_pictures.observations(source)
+    if isinstance(source, Observation | Map):
+        calls = [source]
+    else:
+        calls = weight_pictures.observations(source)
     if calls is not None:
         if allowed is not None:
             raise ArgumentError("allowed belongs to an array; an observation knows its own")

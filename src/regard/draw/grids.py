@@ -49,14 +49,17 @@ def heads(
         ShapeError: the array has other axes, or empty ones.
         ArgumentError: weights that are negative or not finite; an observation without a map.
     """
-    title = weight_pictures.title_of(weights) if title is None else title
+    if title is None:
+        title = weight_pictures.title_of(weights)
     drawn = weight_pictures.layers(weights, batch)
     return sheet(drawn, shared=shared, scale=scale, title=title, note=("Queries down, keys across.", "head"))
 
 
 def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tuple[str, str]) -> Figure:
     """Pictures that are at hand as such a grid; `note`: how it begins, and what each panel is."""
-    limit = max(picture.largest for layer in drawn for picture in layer.heads) if shared else None
+    limit = None
+    if shared:
+        limit = max(picture.largest for layer in drawn for picture in layer.heads)
     grid = _Grid(drawn)
     below = _note(drawn, *note, shared=shared, shrunk=grid.shrinks)
     colors.norm(scale, 1.0)  # which says what scales there are
@@ -80,7 +83,10 @@ def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tup
     axes.set_ylim(grid.height, 0)
     _frames(axes, [place for place, _ in grid.panels()])
     grid.write(axes, with_largest=not shared)
-    ticks = colors.ticks(scale, limit or 1.0) if shared else [0.0, float(images[0].norm.vmax)]
+    if shared:
+        ticks = colors.ticks(scale, limit or 1.0)
+    else:
+        ticks = [0.0, float(images[0].norm.vmax)]
     place = (grid.total, top + grid.caption, grid.bar)
     bar_axes = colors.bar(figure, images[0], *place, name, ticks)
     if not shared:
@@ -91,10 +97,16 @@ def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tup
 def _note(drawn: list[Layer], lead: str, each: str, *, shared: bool, shrunk: bool) -> str:
     """What stands below: how to read the panels."""
     cells = sorted({picture.cell for layer in drawn for picture in layer.heads})
-    pooled = f" Each cell is the mean of {cells[-1]} × {cells[-1]} tokens." if cells[-1] > 1 else ""
+    pooled = ""
+    if cells[-1] > 1:
+        pooled = f" Each cell is the mean of {cells[-1]} × {cells[-1]} tokens."
     own = f"Each {each} has its own color scale, from 0 to its largest weight."
-    which = f"One color scale for all {each}s." if shared else own
-    fine = " Neighbors too small to draw apart show the largest of them." if shrunk else ""
+    which = own
+    if shared:
+        which = f"One color scale for all {each}s."
+    fine = ""
+    if shrunk:
+        fine = " Neighbors too small to draw apart show the largest of them."
     return f"{lead} {which}{pooled}{fine}"
 
 
@@ -120,11 +132,16 @@ class _Grid:
         pitch = min(max(pitch, SMALLEST * 1.12), LARGEST * 1.12)
         self.panel = (pitch / 1.12, pitch / 1.12 * tall)
         self.gap = 0.12 * self.panel[0]
-        self.caption = 0.2 if self.alone else 0.0  # inches over each panel for its own name
+        # Inches over each panel for its own name, which rows of a layer do not need.
+        self.caption = 0.2 * self.alone
         self.bar = min(max(self.height - self.caption, colors.SHORTEST), 2.2)
-        self.header = 0.0 if self.alone else 0.36
+        self.header = 0.36
+        if self.alone:
+            self.header = 0.0
         widest = max(style.measure(layer.name, style.BODY)[0] for layer in drawn) / style.POINTS
-        self.beside = 0.0 if self.alone else widest + 0.1
+        self.beside = 0.0
+        if not self.alone:
+            self.beside = widest + 0.1
 
     @property
     def width(self) -> float:
@@ -150,7 +167,9 @@ class _Grid:
         placed = []
         for row, layer in enumerate(self.drawn):
             for column, picture in enumerate(layer.heads):
-                line, place = divmod(row + column, self.columns) if self.alone else (row, column)
+                line, place = row, column
+                if self.alone:
+                    line, place = divmod(row + column, self.columns)
                 left = place * (self.panel[0] + self.gap)
                 top = line * (self.panel[1] + self.gap + self.caption) + self.caption
                 placed.append(((left, top, *self.panel), picture))

@@ -71,13 +71,21 @@ def heatmap(
     drawn, known = _picture(weights, head, batch, cell)
     queries, keys = _names(drawn, tokens, key_tokens)
     keep = _allowed(drawn, allowed)
-    right = None if truth is None else inputs.truths("truth", truth, drawn.weights.shape, "weights")
-    norm = colors.norm(scale, (drawn.largest or 1.0) if limit is None else limit)
+    right = None
+    if truth is not None:
+        right = inputs.truths("truth", truth, drawn.weights.shape, "weights")
+    if limit is None:
+        limit = drawn.largest or 1.0
+    norm = colors.norm(scale, limit)
     readable = drawn.cell == 1 and max(drawn.weights.shape) <= READABLE
-    write_values = readable if values is None else values
+    write_values = values
+    if values is None:
+        write_values = readable
 
     plan = _plan(drawn, queries, keys, write_values, scale)
-    note = "" if right is None else _verdict(drawn, right)
+    note = ""
+    if right is not None:
+        note = _verdict(drawn, right)
     figure, over = style.sheet(*plan.room, title=known if title is None else title, note=note)
     shown = drawn.shrunk(plan.height * style.DPI, plan.width * style.DPI, keep)
     axes = style.place(figure, plan.left, plan.top + over, plan.width, plan.height)
@@ -128,8 +136,10 @@ def _names(drawn: Picture, tokens: Any, key_tokens: Any) -> tuple[list[str] | No
         queries = tokens[drawn.keys - drawn.queries :]
     if key_tokens is None and (at_end or drawn.queries == drawn.keys):
         keys = tokens
-    queries = queries if queries is None else inputs.token_list("tokens", queries, drawn.queries, "queries")
-    keys = keys if keys is None else inputs.token_list("key_tokens", keys, drawn.keys, "keys")
+    if queries is not None:
+        queries = inputs.token_list("tokens", queries, drawn.queries, "queries")
+    if keys is not None:
+        keys = inputs.token_list("key_tokens", keys, drawn.keys, "keys")
     return queries, keys
 
 
@@ -146,14 +156,20 @@ def _allowed(drawn: Picture, allowed: Any) -> Any:
 def _verdict(drawn: Picture, right: NDArray[np.bool_]) -> str:
     """What the outline means, and how often the largest weight is inside of it."""
     hits = [hit for hit in found(drawn.weights, right) if hit is not None]
-    of = "queries" if drawn.cell == 1 else "rows of cells"
+    of = "rows of cells"
+    if drawn.cell == 1:
+        of = "queries"
     return f"Outlined: known to be right. Largest weight inside: {sum(hits):,} of the {len(hits):,} {of} that have one."
 
 
 def _bar_name(drawn: Picture, scale: str, *, shrunk: bool) -> str:
     """What the colors are."""
-    name = "attention weight" if drawn.cell == 1 else f"mean weight in cells of {drawn.cell} × {drawn.cell}"
-    return name + (", largest in each pixel" if shrunk else "") + colors.SUFFIX[scale]
+    name = "attention weight"
+    if drawn.cell != 1:
+        name = f"mean weight in cells of {drawn.cell} × {drawn.cell}"
+    if shrunk:
+        name += ", largest in each pixel"
+    return name + colors.SUFFIX[scale]
 
 
 @dataclass(frozen=True)
@@ -178,24 +194,26 @@ def _plan(
     drawn: Picture, queries: list[str] | None, keys: list[str] | None, values: bool, scale: str
 ) -> _Plan:
     rows, columns = drawn.weights.shape
-    longest = PLAIN_SIDE if queries is None and keys is None else LONGEST_SIDE
-    largest, smallest = (LARGEST_CELL, 0.36) if values else (BARE_CELL, 0.0)
+    longest = LONGEST_SIDE
+    if queries is None and keys is None:
+        longest = PLAIN_SIDE
+    largest, smallest = BARE_CELL, 0.0
+    if values:
+        largest, smallest = LARGEST_CELL, 0.36
     side = max(min(largest, longest / max(rows, columns)), smallest)
     # Few queries over many keys: cells need not be square, but must be seen.
     width = max(columns * side, min(SHORTEST_SIDE, columns * LARGEST_CELL * 2))
     height = max(rows * side, min(SHORTEST_SIDE, rows * LARGEST_CELL))
     across, down = width / drawn.keys * style.POINTS, height / drawn.queries * style.POINTS
     last = drawn.first + drawn.queries - 1
-    beside = (
-        labels.of_positions(drawn.first, last, down, across=height > 2.5)
-        if queries is None
-        else labels.of_tokens(queries, down, across=False, first=drawn.first)
-    )
-    above = (
-        labels.of_positions(0, drawn.keys - 1, across)
-        if keys is None
-        else labels.of_tokens(keys, across, across=True)
-    )
+    if queries is None:
+        beside = labels.of_positions(drawn.first, last, down, across=height > 2.5)
+    else:
+        beside = labels.of_tokens(queries, down, across=False, first=drawn.first)
+    if keys is None:
+        above = labels.of_positions(0, drawn.keys - 1, across)
+    else:
+        above = labels.of_tokens(keys, across, across=True)
     bar = min(max(height, colors.SHORTEST), 3.2)
     left = style.MARGIN + 0.2 + labels.room(beside, across=False)
     top = max(0.2 + labels.room(above, across=True), bar - height)
@@ -208,7 +226,9 @@ def _rules(axes: Axes, shape: tuple[int, int], drawn: Picture) -> None:
     """White lines between cells while cells are large enough to need none."""
     if max(shape) > 48:
         return
-    width = 1.2 if max(shape) <= READABLE else 0.5
+    width = 0.5
+    if max(shape) <= READABLE:
+        width = 1.2
     left, right, bottom, top = drawn.extent
     axes.vlines(np.arange(left, right + 0.1, drawn.cell)[1:-1], top, bottom, color="white", linewidth=width)
     axes.hlines(np.arange(top, bottom + 0.1, drawn.cell)[1:-1], left, right, color="white", linewidth=width)
@@ -236,6 +256,10 @@ def _write_values(axes: Axes, shown: Any, drawn: Picture, norm: Any, plan: _Plan
             if weight is np.ma.masked:
                 continue
             place = (edges_x[column : column + 2].mean(), edges_y[row : row + 2].mean())
-            color = "white" if norm(weight) > 0.55 else style.INK
-            text = "0" if weight == 0 else f"{weight:.3f}"
+            color = style.INK
+            if norm(weight) > 0.55:
+                color = "white"
+            text = "0"
+            if weight != 0:
+                text = f"{weight:.3f}"
             style.write(axes, *place, text, size, color=color, ha="center", va="center")

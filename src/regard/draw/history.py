@@ -48,7 +48,9 @@ def history(history: History, statistic: str = "entropy_fraction", *, title: str
     values = history.of_statistic(statistic).numpy().T
     drawn = [values[history.heads_of(place)] for place in range(len(history.layers))]
     meaning = (TABLE | SHARES).get(statistic)
-    name = f"{statistic} ({meaning.unit})" if meaning else statistic
+    name = statistic
+    if meaning:
+        name = f"{statistic} ({meaning.unit})"
     named = (
         statistic.replace("_", " ") if title is None else title,
         f"{meaning.meaning} {NOTE}" if meaning else NOTE,
@@ -56,7 +58,9 @@ def history(history: History, statistic: str = "entropy_fraction", *, title: str
     known = values[~np.isnan(values)]
     ends = (min(0.0, float(known.min(initial=0.0))), float(known.max(initial=0.0)) or 1.0)
     most = max(layer.heads for layer in history.layers)
-    return (_lines if most <= AS_LINES else _rows)(history, drawn, name, named, ends)
+    if most <= AS_LINES:
+        return _lines(history, drawn, name, named, ends)
+    return _rows(history, drawn, name, named, ends)
 
 
 def _titles(history: History, drawn: list[Numbers]) -> list[tuple[str, str]]:
@@ -148,13 +152,16 @@ def strip(
     own = history.layers[place]
     check_index("head", head, own.heads)
     maps = history.maps[place][:, head].float().numpy()
-    first = 0 if own.kind == "cross" else own.offset
+    first = own.offset
+    if own.kind == "cross":
+        first = 0
     shown = [
         Layer(
             f"step {step:,}", [Picture(each, own.cell, own.queries, own.keys, first, own.offset % own.cell)]
         )
         for step, each in zip(history.pictured, maps, strict=True)
     ]
-    title = f"{own.name} · head {head % own.heads}" if title is None else title
+    if title is None:
+        title = f"{own.name} · head {head % own.heads}"
     note = ("Queries down, keys across, means over a batch.", "step")
     return sheet(shown, shared=shared, scale=scale, title=title, note=note)

@@ -56,8 +56,12 @@ def overlay(
     texts = inputs.token_list("words", words, len(values), "rows of weights")
     if len(texts) > MOST:
         raise ArgumentError(f"overlay draws at most {MOST} words, got {len(texts)}: draw them in parts")
-    right = None if truth is None else inputs.truths("truth", truth, values.shape, "weights")
-    hits = found(values.reshape(len(values), -1), right.reshape(len(values), -1)) if right is not None else []
+    right = None
+    if truth is not None:
+        right = inputs.truths("truth", truth, values.shape, "weights")
+    hits = []
+    if right is not None:
+        hits = found(values.reshape(len(values), -1), right.reshape(len(values), -1))
 
     columns = -(-len(texts) // -(-len(texts) // ACROSS))
     rows = -(-len(texts) // columns)
@@ -131,11 +135,16 @@ def _header(
 ) -> None:
     """Above a panel: the word on the left, on the right its largest weight and whether it is right."""
     left, y = place[0], place[1] - 0.07
-    number = f"{largest:.2f}" if largest >= 0.01 else colors.number(largest, 1)
+    if largest >= 0.01:
+        number = f"{largest:.2f}"
+    else:
+        number = colors.number(largest, 1)
     room = style.measure(number, style.SMALL)[0] + 4
     look = {"va": "baseline", "ha": "right"}
     if hit is not None:
-        sign, color = (YES, style.PALETTE[2]) if hit else (NO, style.INK)
+        sign, color = NO, style.INK
+        if hit:
+            sign, color = YES, style.PALETTE[2]
         style.write_at(figure, left + width, y, sign, style.BODY, color=color, bold=True, **look)
         room += 13
     end = left + width - (13 / style.POINTS if hit is not None else 0.0)

@@ -29,7 +29,9 @@ def numbers(name: str, array: object, *axes: str, layered: bool = False, finite:
     if layered and values.ndim == len(axes) - 1:
         values = values[None]
     if values.ndim != len(axes) or 0 in values.shape:
-        without = f" or ({', '.join(axes[1:])})" if layered else ""
+        without = ""
+        if layered:
+            without = f" or ({', '.join(axes[1:])})"
         raise ShapeError(f"{name} must be ({', '.join(axes)}){without}, no axis empty, got {values.shape}")
     if finite and not np.isfinite(values).all():
         raise ArgumentError(f"{name} must be finite, got {np.count_nonzero(~np.isfinite(values))} NaN or inf")

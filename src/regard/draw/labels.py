@@ -106,12 +106,18 @@ def of_positions(first: int, last: int, pitch: float, *, across: bool = True) ->
     `across`: apart enough for a horizontal axis, else for a vertical one.
     """
     size = style.SMALL
-    room = style.measure(f"{last:,}", size)[0] + 4 * GAP if across else 2.2 * size
+    if across:
+        room = style.measure(f"{last:,}", size)[0] + 4 * GAP
+    else:
+        room = 2.2 * size
     step = next(
         step for power in range(19) for factor in (1, 2, 5) if (step := factor * 10**power) * pitch >= room
     )
     start = -int(-first // step) * step
-    places = range(start, last + 1, step) if start <= last else (first,)
+    if start <= last:
+        places = range(start, last + 1, step)
+    else:
+        places = (first,)
     return _laid(
         [float(place) for place in places], [f"{place:,}" for place in places], size, 1, turned=False
     )
@@ -142,19 +148,25 @@ def _laid(places: Sequence[float], texts: Sequence[str], size: float, tiers: int
         max((style.measure(text, size)[0] for text in texts[tier::tiers]), default=0.0)
         for tier in range(tiers)
     ]
-    lead = depths[0] + 2 * HAIR if tiers == 2 else 0.0
+    lead = 0.0
+    if tiers == 2:
+        lead = depths[0] + 2 * HAIR
     return Labels(tuple(places), tuple(texts), size, turned, tiers, lead, lead + depths[-1] + HAIR)
 
 
 def room(labels: Labels, *, across: bool) -> float:
     """Inches that the labels take beside a horizontal (`across`) or vertical axis."""
-    deep = labels.depth if labels.turned or not across else labels.size * 1.3 + HAIR
+    deep = labels.depth
+    if across and not labels.turned:
+        deep = labels.size * 1.3 + HAIR
     return deep / style.POINTS
 
 
 def put(axes: Axes, labels: Labels, *, across: bool, top: bool = False) -> None:
     """Write the labels below the horizontal axis (above it, with `top`), or left of the vertical one."""
-    axis = axes.xaxis if across else axes.yaxis
+    axis = axes.yaxis
+    if across:
+        axis = axes.xaxis
     if across:
         axis.set_ticks_position("top" if top else "bottom")
     look = {
@@ -167,11 +179,21 @@ def put(axes: Axes, labels: Labels, *, across: bool, top: bool = False) -> None:
         turn = {"rotation": 90, "rotation_mode": "anchor", "va": "center_baseline"}
         look |= turn | {"ha": "left" if top else "right"}
     else:
-        look |= {"va": "center_baseline"} if not across else {"va": "baseline" if top else "top"}
+        look |= {"va": _upright(across, top)}
     for tier in range(2):
-        chosen = (
-            slice(tier, None, 2) if labels.tiers == 2 else slice(0 if tier == 0 else len(labels.texts), None)
-        )
+        if labels.tiers == 2:
+            chosen = slice(tier, None, 2)
+        else:
+            chosen = slice(0 if tier == 0 else len(labels.texts), None)
         axis.set_ticks(labels.places[chosen], labels.texts[chosen], minor=tier == 1, **look)
     axis.set_tick_params(which="major", length=0, pad=HAIR)
     axis.set_tick_params(which="minor", length=labels.lead, pad=0, width=0.35, color=style.RULE)
+
+
+def _upright(across: bool, top: bool) -> str:
+    """How labels that are not turned are aligned with their place, vertically."""
+    if not across:
+        return "center_baseline"
+    if top:
+        return "baseline"
+    return "top"

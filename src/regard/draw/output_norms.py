@@ -38,14 +38,19 @@ def strength(
         ArgumentError: there is no output, or one that is not finite.
     """
     if not isinstance(outputs, Mapping) or not 1 <= len(outputs) <= len(style.PALETTE):
-        got = len(outputs) if isinstance(outputs, Mapping) else type(outputs).__name__
+        if isinstance(outputs, Mapping):
+            got = len(outputs)
+        else:
+            got = type(outputs).__name__
         raise ArgumentError(f"outputs must be a dict of 1 to {len(style.PALETTE)} named outputs, got {got}")
     norms = {name: _norm(name, output) for name, output in outputs.items()}
     counts = {name: len(norm) for name, norm in norms.items()}
     if len(set(counts.values())) > 1:
         raise ShapeError(f"outputs must have the same number of tokens, got {counts}")
     count, series = next(iter(counts.values())), len(norms)
-    words = None if tokens is None else inputs.token_list("tokens", tokens, count, "tokens")
+    words = None
+    if tokens is not None:
+        words = inputs.token_list("tokens", tokens, count, "tokens")
     entries = [
         Entry(f"{name} · mean {norm.mean():.2f}", color, "block")
         for (name, norm), color in zip(norms.items(), style.PALETTE, strict=False)

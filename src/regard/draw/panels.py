@@ -49,7 +49,10 @@ def panels(
     room = max(down + BELOW, HEADER + beside[1])
     figure, top = style.sheet(left + across + beside[0], room, title=title, note=note)
     pitch = width / (span[1] - span[0] + 1) * style.POINTS
-    positions = labels.of_positions(*span, pitch) if numbers is None else labels.of_numbers(numbers, pitch)
+    if numbers is None:
+        positions = labels.of_positions(*span, pitch)
+    else:
+        positions = labels.of_numbers(numbers, pitch)
     made = []
     for index, (name, number) in enumerate(titles):
         row, column = divmod(index, columns)

@@ -38,7 +38,10 @@ def positions(
     """
     values = inputs.numbers("encoding", encoding, "positions", "dim")
     count, dim = values.shape
-    chosen = _readable(values) if dimensions is None else list(dimensions)
+    if dimensions is None:
+        chosen = _readable(values)
+    else:
+        chosen = list(dimensions)
     most = len(style.PALETTE)
     if not 1 <= len(chosen) <= most or not all(isinstance(d, int) and 0 <= d < dim for d in chosen):
         raise ArgumentError(f"dimensions must be 1 to {most} whole numbers from 0 to {dim - 1}, got {chosen}")
@@ -80,6 +83,7 @@ def _readable(values: Numbers) -> list[int]:
     """The first two dimensions and four more, of those that change sign but not too often; else of all."""
     turns = (np.diff(np.signbit(values), axis=0)).sum(0)
     moving = np.flatnonzero((turns > 0) & (turns <= MOST_TURNS))
-    moving = moving if len(moving) else np.arange(values.shape[1])
+    if not len(moving):
+        moving = np.arange(values.shape[1])
     spread = np.linspace(0, len(moving) - 1, 5)[1:].round().astype(int)
     return sorted({int(moving[place]) for place in (0, min(1, len(moving) - 1), *spread)})

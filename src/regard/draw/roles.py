@@ -21,11 +21,13 @@ if TYPE_CHECKING:
     from regard.record.history import History
 
 NOTE = "Looks from left to right, at these steps of training; 0 is before the first update."
-COLORS = dict(zip(
-    ("previous token", "first token", "itself", "one key", "nearby", "even", "mixed"),
-    ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F3E3B0", "#CDD3DA"),
-    strict=True,
-))  # fmt: skip
+COLORS = dict(
+    zip(
+        ("previous token", "first token", "itself", "one key", "nearby", "even", "mixed"),
+        ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F3E3B0", "#CDD3DA"),
+        strict=True,
+    )
+)
 RULED = 24  # heads of a layer up to which a white line stands between two of them
 
 

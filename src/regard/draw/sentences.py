@@ -67,7 +67,10 @@ def passage(
     shares = values / (values.sum() or 1.0)
     hits = shares >= shares[~right].max(initial=0.0) + CLEARLY
     shown = sorted(np.argsort(-values, kind="stable")[:MOST].tolist())
-    first = int(values.argmax()) if values.any() else -1
+    if values.any():
+        first = int(values.argmax())
+    else:
+        first = -1
 
     lines = [_lines(texts[i], i == first) for i in shown]
     ends = np.cumsum([len(each) * LEADING + GAP for each in lines])
@@ -106,7 +109,9 @@ def passage(
 
 def _right(support: Iterable[int] | None, count: int) -> np.ndarray:
     """Which sentences are known to be right, bool."""
-    given = [] if support is None else list(getattr(support, "tolist", lambda: support)())
+    given = []
+    if support is not None:
+        given = list(getattr(support, "tolist", lambda: support)())
     wrong = [n for n in given if isinstance(n, bool) or not isinstance(n, Integral) or n not in range(count)]
     if wrong:
         raise ArgumentError(f"support must be numbers of sentences from 0 to {count - 1}, got {wrong[0]!r}")
@@ -165,7 +170,9 @@ def _frame(axes: Axes, left: float, right: float, middle: float, half: float) ->
 
 def percent(share: float) -> str:
     """A share as per cent; what is more than nothing is never written as 0."""
-    return "< 1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+    if 0 < share < 0.005:
+        return "< 1 %"
+    return f"{100 * share:.0f} %"
 
 
 def _shares(total: float) -> str:
@@ -190,6 +197,8 @@ def _omitted(shown: list[int], right: np.ndarray, shares: Numbers) -> str:
     if len(shown) == len(shares):
         return ""
     left = np.isin(np.arange(len(shares)), shown, invert=True)
-    known = f", {right[left].sum()} of them known to be right" if right[left].any() else ""
+    known = ""
+    if right[left].any():
+        known = f", {right[left].sum()} of them known to be right"
     got = percent(float(shares[left].sum()))
     return f"{left.sum():,} sentences with less are left out{known}; they got {got} together."

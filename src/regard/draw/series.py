@@ -139,7 +139,9 @@ def _numbers(name: str, x: Array, y: Array, logs: str) -> tuple[Numbers, Numbers
 
 def _line(axes: Axes, entry: Entry, x: Numbers, y: Numbers) -> None:
     """The mean of the repeats, and a tint from their least to their largest."""
-    look: dict[str, Any] = DASHES if entry.mark == "dashes" else {"linewidth": 1.8}
+    look: dict[str, Any] = {"linewidth": 1.8}
+    if entry.mark == "dashes":
+        look = DASHES
     if entry.mark == "line" and len(x) <= DOTS:
         look = {**look, "marker": "o", "markersize": 4.2, "markeredgewidth": 0}
     axes.plot(x, y.mean(0), color=entry.color, **look)
@@ -152,10 +154,13 @@ def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
     places = places[~np.isnan(places)]
     low, high = float(places[0]), float(places[-1])
     if "x" in logs:
-        slack = (high / low) ** 0.04 if high > low else 2.0
+        slack = 2.0
+        if high > low:
+            slack = (high / low) ** 0.04
         axes.set_xlim(low / slack, high * slack)
         shown = [float(p) for p in places[:: -(-len(places) // 9)]]
-        shown = shown if len(places) <= 12 else colors.decades(low, high)
+        if len(places) > 12:
+            shown = colors.decades(low, high)
         axes.set_xticks(shown, [colors.power(tick) for tick in shown])
     else:
         slack = 0.03 * (high - low) or 0.5
@@ -165,7 +170,12 @@ def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
     least, most = axes.get_ylim()
     if "y" not in logs and axes.dataLim.y0 >= 0:
         least = 0.0  # heights of what is never negative can be compared
-    rising = colors.decades(least, most) if "y" in logs else colors.even(least, most)
-    write = colors.power if "y" in logs else colors.number
+    if "y" in logs:
+        rising = colors.decades(least, most)
+    else:
+        rising = colors.even(least, most)
+    write = colors.number
+    if "y" in logs:
+        write = colors.power
     axes.set_yticks(rising, [write(tick) for tick in rising])
     axes.set_ylim(least, most)

@@ -27,14 +27,38 @@ FAMILIES = ("Arial", "Liberation Sans", "DejaVu Sans")
 
 # Outline fonts with the scripts that DejaVu Sans lacks: those that this machine has are used, glyph by glyph.
 WIDE_FAMILIES = (
-    "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans CJK KR", "Noto Sans SC", "Noto Sans JP",
-    "Noto Sans KR", "Source Han Sans SC", "Source Han Sans CN", "WenQuanYi Micro Hei",
-    "WenQuanYi Zen Hei", "Microsoft YaHei", "SimHei", "Yu Gothic", "Malgun Gothic", "PingFang SC",
-    "Hiragino Sans", "Hiragino Sans GB", "Apple SD Gothic Neo", "Noto Sans Devanagari",
-    "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Nirmala UI", "Leelawadee UI",
-    "Noto Sans Symbols", "Noto Sans Symbols2", "Noto Emoji", "Segoe UI Symbol", "Symbola",
-    "Arial Unicode MS", "Unifont",
-)  # fmt: skip
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans CJK KR",
+    "Noto Sans SC",
+    "Noto Sans JP",
+    "Noto Sans KR",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Microsoft YaHei",
+    "SimHei",
+    "Yu Gothic",
+    "Malgun Gothic",
+    "PingFang SC",
+    "Hiragino Sans",
+    "Hiragino Sans GB",
+    "Apple SD Gothic Neo",
+    "Noto Sans Devanagari",
+    "Noto Sans Bengali",
+    "Noto Sans Tamil",
+    "Noto Sans Thai",
+    "Nirmala UI",
+    "Leelawadee UI",
+    "Noto Sans Symbols",
+    "Noto Sans Symbols2",
+    "Noto Emoji",
+    "Segoe UI Symbol",
+    "Symbola",
+    "Arial Unicode MS",
+    "Unifont",
+)
 
 POINTS = 72.0  # points in an inch
 DPI = 160
@@ -86,7 +110,9 @@ def wrap(text: str, width: float, size: float, bold: bool = False) -> str:
     for paragraph in text.split("\n"):
         line = ""
         for word in paragraph.split(" "):
-            longer = f"{line} {word}" if line else word
+            longer = word
+            if line:
+                longer = f"{line} {word}"
             if line and measure(longer, size, bold)[0] > width:
                 lines.append(line)
                 longer = word
@@ -107,8 +133,12 @@ def sheet(width: float, height: float, *, title: str = "", note: str = "") -> tu
     agg = require("matplotlib.backends.backend_agg", extra="draw")
     inside = (width - 2 * MARGIN) * POINTS
     above, below = wrap(title, inside, TITLE, bold=True), wrap(note, inside, SMALL)
-    over = (above.count("\n") + 1) * TITLE * 1.3 / POINTS + 0.12 if title else 0.0
-    under = (below.count("\n") + 1) * SMALL * 1.35 / POINTS + 0.12 if note else 0.0
+    over = 0.0
+    if title:
+        over = (above.count("\n") + 1) * TITLE * 1.3 / POINTS + 0.12
+    under = 0.0
+    if note:
+        under = (below.count("\n") + 1) * SMALL * 1.35 / POINTS + 0.12
     total = MARGIN + over + height + under + MARGIN
     figure = figures.Figure(figsize=(width, total), dpi=DPI, facecolor="white", layout="none")
     agg.FigureCanvasAgg(figure)

@@ -51,7 +51,9 @@ def temperatures(
         raise ArgumentError(
             f"temperatures must be positive numbers, at least one, got {list(temperatures)!r}"
         )
-    names = None if tokens is None else inputs.token_list("tokens", tokens, len(values), "keys")
+    names = None
+    if tokens is not None:
+        names = inputs.token_list("tokens", tokens, len(values), "keys")
     curves = [_softmax(values / degree) for degree in degrees]
     hues = colors.graded(len(degrees))
     entries = [
@@ -64,7 +66,9 @@ def temperatures(
     figure, axes = chart(
         len(values), names, names=("key", "attention weight"), entries=entries, title=title or "", note=note
     )
-    marker = "o" if len(values) <= DOTS else ""
+    marker = ""
+    if len(values) <= DOTS:
+        marker = "o"
     for curve, color in zip(curves, hues, strict=True):
         axes.plot(curve, color=color, linewidth=1.8, marker=marker, markersize=4.5, markeredgewidth=0)
     axes.axhline(1 / free, color=style.MUTED, zorder=1, **DASHES)

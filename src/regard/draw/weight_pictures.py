@@ -49,7 +49,9 @@ class Picture:
         Of neighbors the largest, so that a thin line stays. Cells of which `keep`, bool, holds nowhere are
         masked.
         """
-        weights = self.weights if keep is None else np.where(keep, self.weights, -1.0)
+        weights = self.weights
+        if keep is not None:
+            weights = np.where(keep, self.weights, -1.0)
         for axis, limit in enumerate((rows, columns)):
             count = weights.shape[axis]
             if count > limit:
@@ -86,7 +88,9 @@ def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True
     Raises:
         ArgumentError: neither was kept, or there is no such head or batch row.
     """
-    grid = source if isinstance(source, Map) else source.map
+    grid = source.map
+    if isinstance(source, Map):
+        grid = source
     if isinstance(source, Call) and source.query is not None and (grid is None or (exact and grid.cell > 1)):
         size = source.sizes
         if max(size.queries, size.keys) <= MOST_EXACT:
@@ -104,22 +108,34 @@ def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True
 def first_of(source: Observation | Map) -> int:
     """The position to write at the first query: with cross-attention, where keys are other tokens, 0."""
     if isinstance(source, Call):
-        return 0 if source.kind == "cross" else source.offset
-    grid = source if isinstance(source, Map) else source.map
-    return 0 if grid is None else grid.offset
+        if source.kind == "cross":
+            return 0
+        return source.offset
+    grid = source.map
+    if isinstance(source, Map):
+        grid = source
+    if grid is None:
+        return 0
+    return grid.offset
 
 
 def heads_of(source: Any) -> int:
     """The number of heads of an observation or map; 0 where nothing of it was kept."""
     if isinstance(source, Call):
         return source.sizes.heads
-    grid = source if isinstance(source, Map) else source.map
-    return 0 if grid is None else int(grid.total.shape[1])
+    grid = source.map
+    if isinstance(source, Map):
+        grid = source
+    if grid is None:
+        return 0
+    return int(grid.total.shape[1])
 
 
 def title_of(source: Any) -> str:
     """The layer's name of one call, else nothing."""
-    return source.layer if isinstance(source, Call) else ""
+    if isinstance(source, Call):
+        return source.layer
+    return ""
 
 
 @dataclass(frozen=True)
@@ -147,7 +163,10 @@ def layers(source: Any, batch: int) -> list[Layer]:
         return [Layer(name, heads) for name, heads in zip(names(several), pictures, strict=True)]
     if batch != 0:
         raise ArgumentError("batch chooses from an observation; weights[batch] does from an array")
-    ranks = {getattr(item, "ndim", 0) for item in source} if isinstance(source, list | tuple) else set()
+    if isinstance(source, list | tuple):
+        ranks = {getattr(item, "ndim", 0) for item in source}
+    else:
+        ranks = set()
     blocks: Any
     if ranks == {2}:
         blocks = [source]
@@ -160,7 +179,9 @@ def layers(source: Any, batch: int) -> list[Layer]:
 
 def observations(source: Any) -> list[Any] | None:
     """The attention calls of a record or sequence; None when it is neither, but an array."""
-    items = source.calls if isinstance(source, Record) else source
+    items = source
+    if isinstance(source, Record):
+        items = source.calls
     if (
         isinstance(items, list | tuple)
         and items

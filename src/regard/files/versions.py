@@ -1,7 +1,9 @@
-"""Which version of Regard this is: what is written says so."""
+"""Which versions made a file: what is written says so."""
 
 from __future__ import annotations
 
+import platform
+import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
@@ -13,3 +15,18 @@ def own_version() -> str:
         return version("regard")
     except PackageNotFoundError:
         return "0"
+
+
+def versions(*names: str) -> dict[str, str]:
+    """The versions of "regard", "python" and packages, in the order asked for; without packages that are not imported.
+
+    Example:
+        >>> from regard.files.versions import versions
+        >>> list(versions("regard", "torch", "python", "never_imported"))
+        ['regard', 'torch', 'python']
+    """
+    found = {"regard": own_version(), "python": platform.python_version()}
+    for name in names:
+        if name not in found and (module := sys.modules.get(name)) is not None:
+            found[name] = str(module.__version__)
+    return {name: found[name] for name in names if name in found}

@@ -35,11 +35,21 @@ from regard.models.pointing import EncoderForPointing
 from regard.models.recurrent import RecurrentForConditionalGeneration
 
 __all__ = [
-    "DecoderConfig", "DecoderForCausalLM", "EncoderConfig", "EncoderDecoderConfig",
-    "EncoderDecoderForConditionalGeneration", "EncoderForMaskedLM", "EncoderForPointing",
-    "EncoderForQuestionAnswering", "EncoderModel", "ImageToTextConfig", "ImageToTextForConditionalGeneration",
-    "RecurrentConfig", "RecurrentForConditionalGeneration", "parameters_of",
-]  # fmt: skip
+    "DecoderConfig",
+    "DecoderForCausalLM",
+    "EncoderConfig",
+    "EncoderDecoderConfig",
+    "EncoderDecoderForConditionalGeneration",
+    "EncoderForMaskedLM",
+    "EncoderForPointing",
+    "EncoderForQuestionAnswering",
+    "EncoderModel",
+    "ImageToTextConfig",
+    "ImageToTextForConditionalGeneration",
+    "RecurrentConfig",
+    "RecurrentForConditionalGeneration",
+    "parameters_of",
+]
 
 
 def _register() -> None:

@@ -119,9 +119,9 @@ def refuse(asked: dict[str, Any]) -> None:
             raise ArgumentError(f"there must be no keyword {name!r}, got {type(value).__name__}")
 
 
-def new_projection(width: int, outputs: int, *, bias: bool = False) -> nn.Linear:
+def new_projection(hidden_size: int, outputs: int, *, bias: bool = False) -> nn.Linear:
     """A projection from hidden states to scores, with small weights."""
-    projection = nn.Linear(width, outputs, bias)
+    projection = nn.Linear(hidden_size, outputs, bias)
     nn.init.normal_(projection.weight, std=SMALL)
     if bias:
         nn.init.zeros_(projection.bias)
@@ -132,7 +132,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, count: Tensor | int | None = N
     """Mean of −log softmax(logits)[label] over the labels that are not −100, in nats; 0 where there are none.
 
     Args:
-        logits: `(batch, tokens, vocabulary)`.
+        logits: `(batch, tokens, vocab_size)`.
         labels: `(batch, tokens)`.
         count: what the sum is divided by in place of their number (Trainer's `num_items_in_batch`).
     """

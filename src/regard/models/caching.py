@@ -36,9 +36,9 @@ class LentCache(Cache):
             self._places[layer.attention] = (index, False)
             if layer.crossing is not None:
                 self._places[layer.crossing] = (index, True)
-        crosses = any(crossing for _, crossing in self._places.values())
-        if crosses != hasattr(past, "cross_attention_cache"):
-            kind = "an EncoderDecoderCache" if crosses else "a DynamicCache"
+        cross_attention = any(crossing for _, crossing in self._places.values())
+        if cross_attention != hasattr(past, "cross_attention_cache"):
+            kind = "an EncoderDecoderCache" if cross_attention else "a DynamicCache"
             raise ArgumentError(f"past_key_values must be {kind}, got {type(past).__name__}")
         if past.is_compileable:
             raise ArgumentError(
@@ -62,11 +62,11 @@ class LentEntry(Entry):
     def __init__(self, past: Any, index: int, tokens: int, crossing: bool) -> None:
         super().__init__()
         self.tokens, self._index, self._past, self._crossing = tokens, index, past, crossing
-        self.crosses = crossing and past.is_updated.get(index, False)
+        self.holds_memory = crossing and past.is_updated.get(index, False)
 
     @property
     def pair(self) -> tuple[Tensor, Tensor]:
-        """Key and value of a source, which was projected before."""
+        """Key and value of the memory, which was projected before."""
         kept = self._past.cross_attention_cache.layers[self._index]
         return kept.keys, kept.values
 
@@ -91,5 +91,7 @@ class RecurrentCache:
 
     def reorder_cache(self, rows: Tensor) -> None:
         """Go on with other batch rows: those that beam search kept."""
-        memory, fed = (None if kept is None else kept[rows] for kept in (self.state.memory, self.state.fed))
-        self.state = replace(self.state, hidden=self.state.hidden[rows], memory=memory, fed=fed)
+        cell, feed = (
+            None if part is None else part[rows] for part in (self.state.cell, self.state.input_feed)
+        )
+        self.state = replace(self.state, hidden=self.state.hidden[rows], cell=cell, input_feed=feed)

@@ -28,8 +28,8 @@ class DecoderForCausalLM(Model, GenerationMixin):  # type: ignore[misc]  # typed
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__(config)
-        self.decoder = TextDecoder(config, crosses=False)
-        self.lm_head = new_projection(config.width, config.vocabulary)
+        self.decoder = TextDecoder(config, cross_attention=False)
+        self.lm_head = new_projection(config.hidden_size, config.vocab_size)
         self._tie("decoder.embedding")
         self.post_init()
 
@@ -45,7 +45,7 @@ class DecoderForCausalLM(Model, GenerationMixin):  # type: ignore[misc]  # typed
         num_items_in_batch: Tensor | int | None = None,
         **asked: Any,
     ) -> CausalLMOutputWithPast:
-        """Logits `(batch, tokens, vocabulary)` of the next tokens; the loss where `labels` are given.
+        """Logits `(batch, tokens, vocab_size)` of the next tokens; the loss where `labels` are given.
 
         Args:
             input_ids: `(batch, tokens)`; with a cache, the tokens that follow those it holds.

@@ -33,15 +33,21 @@ class EncoderModel(Model):
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
-        if not 0 <= config.local <= config.depth or (config.local and not config.segments):
+        local, layers = config.local_layers, config.num_hidden_layers
+        if not 0 <= local <= layers or (local and not config.type_vocab_size):
             raise ArgumentError(
-                f"local must be from 0 to depth, with segments, got {config.local} of {config.depth} layers "
-                f"and {config.segments} segments"
+                f"local_layers must be from 0 to num_hidden_layers, with type_vocab_size, got {local} of "
+                f"{layers} layers and {config.type_vocab_size} segments"
             )
         self.embedding = Embedding(config)
         self.stack = Encoder(
-            config.depth, config.width, config.heads, config.hidden, attention=attention_of(config), **config.layer
-        )  # fmt: skip
+            config.num_hidden_layers,
+            config.hidden_size,
+            config.num_attention_heads,
+            config.intermediate_size,
+            attention=attention_of(config),
+            **config.layer_arguments,
+        )
         own_positions(self.stack)
         self._tie("embedding")
         self.post_init()
@@ -59,10 +65,10 @@ class EncoderModel(Model):
         Args:
             input_ids: `(batch, tokens)`.
             attention_mask: the same, 0 where a token is padding, on either side; those attend nothing.
-            token_type_ids: the same, each token's segment, where `config.segments` says how many there are.
+            token_type_ids: the same, each token's segment, where `config.type_vocab_size` says how many there are.
 
         Returns:
-            `last_hidden_state`, `(batch, tokens, width)`.
+            `last_hidden_state`, `(batch, tokens, hidden_size)`.
 
         Raises:
             ShapeError: tensors of other shapes.
@@ -72,15 +78,17 @@ class EncoderModel(Model):
         here = text(attention_mask, *input_ids.shape)
         x = self.embedding(input_ids, 0 - here.start, token_type_ids)
         own = here.own(input_ids.shape[1])
-        if not self.config.local:
+        if not self.config.local_layers:
             return BaseModelOutput(self.stack(x, mask=own))
         if token_type_ids is None:
             raise ArgumentError(
-                f"token_type_ids must say the segments of {self.config.local} local layers, got None"
+                f"token_type_ids must say the segments of {self.config.local_layers} local layers, got None"
             )
         within = documents(token_type_ids)
         local = within if own is None else within & own
-        layers = [local] * self.config.local + [own] * (self.config.depth - self.config.local)
+        layers = [local] * self.config.local_layers + [own] * (
+            self.config.num_hidden_layers - self.config.local_layers
+        )
         return BaseModelOutput(self.stack(x, mask=layers))
 
 
@@ -97,9 +105,9 @@ class EncoderForMaskedLM(Model):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.encoder = EncoderModel(config)
-        self.transform = new_projection(config.width, config.width, bias=True)
-        self.transform_norm = Options(**config.layer).new_norm(config.width)
-        self.lm_head = new_projection(config.width, config.vocabulary, bias=True)
+        self.transform = new_projection(config.hidden_size, config.hidden_size, bias=True)
+        self.transform_norm = Options(**config.layer_arguments).new_norm(config.hidden_size)
+        self.lm_head = new_projection(config.hidden_size, config.vocab_size, bias=True)
         self._tie("encoder.embedding")
         self.post_init()
 
@@ -113,7 +121,7 @@ class EncoderForMaskedLM(Model):
         num_items_in_batch: Tensor | int | None = None,
         **asked: Any,
     ) -> MaskedLMOutput:
-        """Logits `(batch, tokens, vocabulary)`; the loss where `labels` `(batch, tokens)` are given.
+        """Logits `(batch, tokens, vocab_size)`; the loss where `labels` `(batch, tokens)` are given.
 
         Args:
             input_ids, attention_mask, token_type_ids: as in `EncoderModel`.
@@ -130,7 +138,7 @@ class EncoderForQuestionAnswering(Model):
     """Where in a text an answer starts and ends (Devlin et al. 2019, section 4.2).
 
     Args:
-        config: `EncoderConfig`; with `segments=2`, question and text are told apart.
+        config: `EncoderConfig`; with `type_vocab_size=2`, question and text are told apart.
     """
 
     config_class = EncoderConfig
@@ -139,7 +147,7 @@ class EncoderForQuestionAnswering(Model):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.encoder = EncoderModel(config)
-        self.span = new_projection(config.width, 2, bias=True)
+        self.span = new_projection(config.hidden_size, 2, bias=True)
         self._tie("encoder.embedding")
         self.post_init()
 
@@ -173,8 +181,11 @@ class EncoderForQuestionAnswering(Model):
         if (start_positions is None) != (end_positions is None):
             raise ShapeError("start_positions and end_positions must be given together, got one of them")
         if start_positions is not None and end_positions is not None:
-            loss = sum(
-                cross_entropy(scores[:, None], places[:, None], num_items_in_batch)
-                for scores, places in ((starts, start_positions), (ends, end_positions))
-            ) / 2  # fmt: skip
+            loss = (
+                sum(
+                    cross_entropy(scores[:, None], places[:, None], num_items_in_batch)
+                    for scores, places in ((starts, start_positions), (ends, end_positions))
+                )
+                / 2
+            )
         return QuestionAnsweringModelOutput(loss, starts, ends)

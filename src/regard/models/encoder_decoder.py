@@ -29,8 +29,8 @@ class Seq2Seq(Model, GenerationMixin):  # type: ignore[misc]  # typed on their s
 
     def _decode(
         self,
-        source: Tensor,
-        source_text: Text,
+        memory: Tensor,
+        memory_text: Text,
         decoder_input_ids: Tensor | None,
         decoder_attention_mask: Tensor | None,
         past: Any,
@@ -39,11 +39,11 @@ class Seq2Seq(Model, GenerationMixin):  # type: ignore[misc]  # typed on their s
     ) -> Seq2SeqLMOutput:
         """Logits and loss of a target, given the hidden states of a source."""
         ids = target(self, decoder_input_ids, labels)
-        hidden = self.decoder(ids, decoder_attention_mask, past, source=source, source_text=source_text)
+        hidden = self.decoder(ids, decoder_attention_mask, past, memory=memory, memory_text=memory_text)
         logits = self.lm_head(hidden)
         loss = None if labels is None else cross_entropy(logits, labels, count)
         return Seq2SeqLMOutput(
-            loss=loss, logits=logits, past_key_values=past, encoder_last_hidden_state=source
+            loss=loss, logits=logits, past_key_values=past, encoder_last_hidden_state=memory
         )
 
 
@@ -62,9 +62,9 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
     def __init__(self, config: EncoderDecoderConfig) -> None:
         super().__init__(config)
         self.encoder = EncoderModel(config.of_encoder())
-        self.decoder = TextDecoder(config, crosses=True)
-        self.lm_head = new_projection(config.width, config.vocabulary)
-        self._tie("decoder.embedding", *(["encoder.embedding"] if config.source_vocabulary is None else []))
+        self.decoder = TextDecoder(config, cross_attention=True)
+        self.lm_head = new_projection(config.hidden_size, config.vocab_size)
+        self._tie("decoder.embedding", *(["encoder.embedding"] if config.source_vocab_size is None else []))
         self.post_init()
 
     @returning
@@ -81,7 +81,7 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
         num_items_in_batch: Tensor | int | None = None,
         **asked: Any,
     ) -> Seq2SeqLMOutput:
-        """Logits `(batch, target tokens, vocabulary)`; the loss where `labels` are given.
+        """Logits `(batch, target tokens, vocab_size)`; the loss where `labels` are given.
 
         Args:
             input_ids: the source `(batch, source tokens)`; it may be left out where `encoder_outputs` are given.
@@ -103,11 +103,11 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
             if input_ids is None:
                 raise ArgumentError("a source must be given as input_ids or encoder_outputs, got neither")
             encoder_outputs = self.encoder(input_ids, attention_mask)
-        source = encoder_outputs[0]
-        here = text(attention_mask, *source.shape[:2])
+        memory = encoder_outputs[0]
+        here = text(attention_mask, *memory.shape[:2])
         past = started(past_key_values, use_cache)
         return self._decode(
-            source, here, decoder_input_ids, decoder_attention_mask, past, labels, num_items_in_batch
+            memory, here, decoder_input_ids, decoder_attention_mask, past, labels, num_items_in_batch
         )
 
 

@@ -21,26 +21,28 @@ from regard.nn.positions import Sinusoidal
 
 
 class GridPositions(nn.Module):
-    """Sines and cosines of the row in one half of the width, and of the column in the other (Carion et al. 2020, DETR).
+    """Sines and cosines of the row in one half of the embedding, and of the column in the other (Carion et al. 2020).
 
     Args:
-        rows, columns: of patches. width: of their embeddings; a multiple of 4.
+        rows, columns: of patches. embed_dim: of their embeddings; a multiple of 4.
 
     Raises:
-        ArgumentError: another width.
+        ArgumentError: another embedding size.
     """
 
     BASE = 100.0  # a grid is short: with the base for texts most of the numbers would be the same everywhere
 
-    def __init__(self, rows: int, columns: int, width: int) -> None:
+    def __init__(self, rows: int, columns: int, embed_dim: int) -> None:
         super().__init__()
-        if width % 4:
-            raise ArgumentError(f"width must be a multiple of 4 for places in rows and columns, got {width}")
+        if embed_dim % 4:
+            raise ArgumentError(
+                f"embed_dim must be a multiple of 4 for positions in rows and columns, got {embed_dim}"
+            )
         self.rows, self.columns = rows, columns
-        self.along = Sinusoidal(width // 2, base=self.BASE)
+        self.along = Sinusoidal(embed_dim // 2, base=self.BASE)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Patches `(batch, rows · columns, width)`, row after row, plus the encoding of their places."""
+        """Patches `(batch, rows · columns, embed_dim)`, row after row, plus the encoding of their places."""
         down, across = self.along.table(self.rows), self.along.table(self.columns)
         places = torch.cat(
             (down[:, None].expand(-1, self.columns, -1), across[None].expand(self.rows, -1, -1)), dim=-1
@@ -68,7 +70,7 @@ class ImageEncoder(Model):
     """Images to the hidden states of their patches, row after row.
 
     Args:
-        config: `ImageToTextConfig`; its `depth` is the encoder's here.
+        config: `ImageToTextConfig`; its `num_hidden_layers` are the encoder's here.
 
     Raises:
         ArgumentError: patches that do not fill the image, numbers or names that do not fit together.
@@ -80,17 +82,22 @@ class ImageEncoder(Model):
     def __init__(self, config: ImageToTextConfig) -> None:
         super().__init__(config)
         rows, columns = config.grid
-        self.stem = new_stem(config.convolved) if config.stem else None
-        self.patches = new_projection(config.patched, config.width, bias=True)
+        self.stem = new_stem(config.conv_channels) if config.stem_channels else None
+        self.patches = new_projection(config.patch_dim, config.hidden_size, bias=True)
         self.positions = (
-            GridPositions(rows, columns, config.width)
-            if config.positions == "sinusoidal"
+            GridPositions(rows, columns, config.hidden_size)
+            if config.position_embedding_type == "sinusoidal"
             else added_positions(config, rows * columns)
         )
         self.dropout = nn.Dropout(config.dropout)
         self.stack = Encoder(
-            config.depth, config.width, config.heads, config.hidden, attention=attention_of(config), **config.layer
-        )  # fmt: skip
+            config.num_hidden_layers,
+            config.hidden_size,
+            config.num_attention_heads,
+            config.intermediate_size,
+            attention=attention_of(config),
+            **config.layer_arguments,
+        )
         own_positions(self.stack)
         self.post_init()
 
@@ -99,16 +106,16 @@ class ImageEncoder(Model):
         """Hidden states of images.
 
         Args:
-            pixel_values: `(batch, channels, height, width)`, as `config.image` and `config.channels` say.
+            pixel_values: `(batch, channels, height, width)`, as `config.image_size` and `config.num_channels` say.
 
         Returns:
-            `last_hidden_state`, `(batch, patches, width)`; patch i is in row i // columns and column i % columns.
+            `last_hidden_state`, `(batch, patches, hidden_size)`; patch i is in row i // columns and column i % columns.
 
         Raises:
             ShapeError: images of another shape.
         """
         refuse(asked)
-        want = (self.config.channels, *self.config.image)
+        want = (self.config.num_channels, *self.config.image_size)
         if pixel_values.ndim != 4 or tuple(pixel_values.shape[1:]) != want:
             raise ShapeError(
                 f"pixel_values must be (batch, channels, height, width) = (batch, {', '.join(map(str, want))}), "
@@ -116,7 +123,7 @@ class ImageEncoder(Model):
             )
         pixels = pixel_values.to(self.patches.weight.dtype)
         if self.stem is None:
-            cut = F.unfold(pixels, self.config.patch, stride=self.config.patch)
+            cut = F.unfold(pixels, self.config.patch_size, stride=self.config.patch_size)
         else:
             cut = self.stem(pixels).flatten(2)
         x = self.patches(cut.mT)
@@ -141,8 +148,8 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
     def __init__(self, config: ImageToTextConfig) -> None:
         super().__init__(config)
         self.encoder = ImageEncoder(config.of_encoder())
-        self.decoder = TextDecoder(config, crosses=True)
-        self.lm_head = new_projection(config.width, config.vocabulary)
+        self.decoder = TextDecoder(config, cross_attention=True)
+        self.lm_head = new_projection(config.hidden_size, config.vocab_size)
         self._tie("decoder.embedding")
         self.post_init()
 
@@ -159,7 +166,7 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
         num_items_in_batch: Tensor | int | None = None,
         **asked: Any,
     ) -> Seq2SeqLMOutput:
-        """Logits `(batch, target tokens, vocabulary)`; the loss where `labels` are given.
+        """Logits `(batch, target tokens, vocab_size)`; the loss where `labels` are given.
 
         Args:
             pixel_values: as in `ImageEncoder`; they may be left out where `encoder_outputs` are given.
@@ -175,6 +182,11 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
                 raise ArgumentError("an image must be given as pixel_values or encoder_outputs, got neither")
             encoder_outputs = self.encoder(pixel_values)
         return self._decode(
-            encoder_outputs[0], Text(), decoder_input_ids, decoder_attention_mask,
-            started(past_key_values, use_cache), labels, num_items_in_batch,
-        )  # fmt: skip
+            encoder_outputs[0],
+            Text(),
+            decoder_input_ids,
+            decoder_attention_mask,
+            started(past_key_values, use_cache),
+            labels,
+            num_items_in_batch,
+        )

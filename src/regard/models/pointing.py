@@ -21,7 +21,7 @@ from regard.watch.hooks.own import Handed, hand_over
 
 @dataclass
 class PointingOutput(ModelOutput):  # type: ignore[misc]  # typed on their side only
-    """`loss`; and what the query read: `gained` `(batch,)` with gains, else the `pooled` states `(batch, width)`."""
+    """`loss`; and what the query reads: `gained` `(batch,)` with labels, else `pooled` `(batch, hidden_size)`."""
 
     loss: Tensor | None = None
     gained: Tensor | None = None
@@ -45,7 +45,7 @@ class EncoderForPointing(Model):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__(config)
         self.encoder = EncoderModel(config)
-        self.pointer = Pointer(config.width)
+        self.pointer = Pointer(config.hidden_size)
         self._tie("encoder.embedding")
         self.post_init()
 
@@ -84,14 +84,14 @@ class Pointer(nn.Module):
     """One query that asks all tokens the same.
 
     Args:
-        width: of the tokens' states.
+        hidden_size: of the tokens' states.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, hidden_size: int) -> None:
         super().__init__()
-        self.query = nn.Parameter(torch.zeros(width))
+        self.query = nn.Parameter(torch.zeros(hidden_size))
         nn.init.normal_(self.query)
-        self.key = new_projection(width, width)
+        self.key = new_projection(hidden_size, hidden_size)
         nn.init.xavier_uniform_(self.key.weight)
 
     def forward(self, hidden: Tensor, places: Tensor, values: Tensor) -> Tensor:

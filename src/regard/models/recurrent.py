@@ -23,15 +23,16 @@ from regard.nn.scores import Additive, Concat, Dot, General, Score
 class TokenTable(nn.Module):
     """Tokens as vectors, with dropout."""
 
-    def __init__(self, vocabulary: int, config: RecurrentConfig) -> None:
+    def __init__(self, vocab_size: int, config: RecurrentConfig) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, config.width)
+        assert config.embedding_size is not None
+        self.tokens = nn.Embedding(vocab_size, config.embedding_size)
         # There is no norm behind it: vectors of length 1 reach a cell's gates, those of BERT would not.
-        nn.init.normal_(self.tokens.weight, std=config.width**-0.5)
+        nn.init.normal_(self.tokens.weight, std=config.embedding_size**-0.5)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """`(batch, tokens)` to `(batch, tokens, width)`."""
+        """`(batch, tokens)` to `(batch, tokens, embedding_size)`."""
         return self.dropout(self.tokens(ids))
 
 
@@ -54,12 +55,17 @@ class TextEncoder(Model):
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config)
-        vocabulary = config.vocabulary if config.source_vocabulary is None else config.source_vocabulary
-        self.embedding = TokenTable(vocabulary, config)
+        assert config.embedding_size is not None
+        self.embedding = TokenTable(config.source_vocab_size or config.vocab_size, config)
         self.network = RecurrentEncoder(
-            config.width, config.hidden or config.width, cell=config.cell, layers=config.layers,
-            bidirectional=config.bidirectional, dropout=config.dropout if config.layers > 1 else 0.0,
-        )  # fmt: skip
+            config.embedding_size,
+            config.hidden_size,
+            cell=config.cell,
+            num_layers=config.num_hidden_layers,
+            bidirectional=config.bidirectional,
+            # torch warns of a dropout between layers where there is one layer.
+            dropout=config.dropout if config.num_hidden_layers > 1 else 0.0,
+        )
         self._tie("embedding")
         self.post_init()
 
@@ -88,23 +94,29 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config)
-        hidden = config.hidden or config.width
-        if config.tie_word_embeddings and hidden != config.width:
+        assert config.embedding_size is not None
+        hidden_size = config.hidden_size
+        if config.tie_word_embeddings and config.embedding_size != hidden_size:
             raise ArgumentError(
-                f"hidden must be width to tie embeddings, got {hidden} and {config.width}: "
+                f"embedding_size must be hidden_size to tie embeddings, got {config.embedding_size} and {hidden_size}: "
                 "give tie_word_embeddings=False"
             )
         self.encoder = TextEncoder(config)
-        self.embedding = TokenTable(config.vocabulary, config)
-        width = self.encoder.network.width_out
-        self.bridge = nn.Linear(width, hidden)
+        self.embedding = TokenTable(config.vocab_size, config)
+        memory_dim = self.encoder.network.output_size
+        self.bridge = nn.Linear(memory_dim, hidden_size)
         self.decoder = RecurrentDecoder(
-            config.width, hidden, width, score=score_of(config, hidden, width), order=config.order, cell=config.cell
-        )  # fmt: skip
+            config.embedding_size,
+            hidden_size,
+            memory_dim,
+            score=score_of(config, hidden_size, memory_dim),
+            order=config.order,
+            cell=config.cell,
+        )
         self.dropout = nn.Dropout(config.dropout)
         # torch's own initial weights: outputs lie within ±1, and weights as small as a transformer's learn slowly.
-        self.lm_head = nn.Linear(hidden, config.vocabulary)
-        self._tie("embedding", *(["encoder.embedding"] if config.source_vocabulary is None else []))
+        self.lm_head = nn.Linear(hidden_size, config.vocab_size)
+        self._tie("embedding", *(["encoder.embedding"] if config.source_vocab_size is None else []))
         self.post_init()
 
     @classmethod
@@ -128,7 +140,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
         num_items_in_batch: Tensor | int | None = None,
         **asked: Any,
     ) -> Seq2SeqLMOutput:
-        """Logits `(batch, target tokens, vocabulary)`; the loss where `labels` are given.
+        """Logits `(batch, target tokens, vocab_size)`; the loss where `labels` are given.
 
         Args:
             input_ids: the source `(batch, source tokens)`; it may be left out where `encoder_outputs` are given.
@@ -146,38 +158,38 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
             if input_ids is None:
                 raise ArgumentError("a source must be given as input_ids or encoder_outputs, got neither")
             encoder_outputs = self.encoder(input_ids, attention_mask)
-        source = encoder_outputs.last_hidden_state
+        memory = encoder_outputs.last_hidden_state
         begin: DecoderState | Tensor = self.bridge(encoder_outputs.final_state).tanh()
         if past_key_values is not None:
             begin = past_key_values.state
         x = self.embedding(target(self, decoder_input_ids, labels))
-        lengths = text(attention_mask, *source.shape[:2]).ends()
-        outputs, state = self.decoder(x, source, begin, lengths=lengths)
+        lengths = text(attention_mask, *memory.shape[:2]).ends()
+        outputs, state = self.decoder(x, memory, begin, lengths=lengths)
         logits = self.lm_head(self.dropout(outputs))
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
         past = RecurrentCache(state) if use_cache or past_key_values is not None else None
         return Seq2SeqLMOutput(
-            loss=loss, logits=logits, past_key_values=past, encoder_last_hidden_state=source
+            loss=loss, logits=logits, past_key_values=past, encoder_last_hidden_state=memory
         )
 
 
-def score_of(config: RecurrentConfig, hidden: int, source_width: int) -> Score | None:
+def score_of(config: RecurrentConfig, hidden_size: int, memory_dim: int) -> Score | None:
     """The score function that a config names.
 
     Raises:
         ArgumentError: an unknown name, or dims that "dot" cannot compare.
     """
-    if config.score == "dot" and hidden != source_width:
+    if config.score == "dot" and hidden_size != memory_dim:
         raise ArgumentError(
-            f'score="dot" must compare states of one width, got {hidden} and {source_width}: '
+            f'score="dot" must compare states of one size, got {hidden_size} and {memory_dim}: '
             'give bidirectional=False, or score="general"'
         )
     made: dict[str | None, Callable[[], Score | None]] = {
         None: lambda: None,
-        "additive": lambda: Additive(hidden, source_width, hidden),
+        "additive": lambda: Additive(hidden_size, memory_dim, hidden_size),
         "dot": Dot,
-        "general": lambda: General(hidden, source_width),
-        "concat": lambda: Concat(hidden, source_width, hidden),
+        "general": lambda: General(hidden_size, memory_dim),
+        "concat": lambda: Concat(hidden_size, memory_dim, hidden_size),
     }
     if config.score not in made:
         raise ArgumentError(

@@ -18,32 +18,36 @@ from regard.nn.layers import Decoder, Encoder, Layer
 from regard.nn.positions import Alibi, HeadPositions, Learned, Relative, Rotary, Sinusoidal
 
 ADDED = ("learned", "sinusoidal")
-REACH = 128  # largest difference that relative positions tell from larger ones, as in T5
+MAX_DISTANCE = 128  # largest difference that relative positions tell from larger ones, as in T5
 
 
 class Embedding(nn.Module):
     """Tokens as vectors, with their positions and segments.
 
     Args:
-        config: whose vocabulary, width and positions they are.
+        config: whose vocabulary, embedding size and positions they are.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(config.vocabulary, config.width)
+        self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
         # A sinusoid is as long as it is; the table of Vaswani et al. is scaled to match.
-        self.scale = math.sqrt(config.width) if config.positions == "sinusoidal" else 1.0
+        self.scale = math.sqrt(config.hidden_size) if config.position_embedding_type == "sinusoidal" else 1.0
         nn.init.normal_(self.tokens.weight, std=1 / self.scale if self.scale > 1 else SMALL)
-        self.positions = added_positions(config, config.length)
+        self.positions = added_positions(config, config.max_position_embeddings)
         self.segments = None
-        if isinstance(config, EncoderConfig) and config.segments:
-            self.segments = nn.Embedding(config.segments, config.width)
+        if isinstance(config, EncoderConfig) and config.type_vocab_size:
+            self.segments = nn.Embedding(config.type_vocab_size, config.hidden_size)
             nn.init.normal_(self.segments.weight, std=SMALL)
-        self.norm = Options(**config.layer).new_norm(config.width) if config.embedding_norm else nn.Identity()
+        self.norm = (
+            Options(**config.layer_arguments).new_norm(config.hidden_size)
+            if config.embedding_norm
+            else nn.Identity()
+        )
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, first: int | Tensor = 0, segments: Tensor | None = None) -> Tensor:
-        """Tokens `(batch, tokens)` to vectors `(batch, tokens, width)`; `first` as in `regard.nn.Learned`.
+        """Tokens `(batch, tokens)` to vectors `(batch, tokens, hidden_size)`; `first` as in `regard.nn.Learned`.
 
         Raises:
             ShapeError: ids or segments of another shape.
@@ -62,26 +66,32 @@ class Embedding(nn.Module):
                 )
             x = x + self.segments(segments)
         elif segments is not None and bool(segments.any()):
-            raise ArgumentError("config.segments must say how many kinds token_type_ids name, got 0")
+            raise ArgumentError("config.type_vocab_size must say how many kinds token_type_ids name, got 0")
         if self.positions is not None:
             x = self.positions(x, first)
         return self.dropout(self.norm(x))
 
 
 class TextDecoder(nn.Module):
-    """Embeddings and a causal stack, with or without a source.
+    """Embeddings and a causal stack, with or without cross-attention.
 
     Args:
-        config: of the model. crosses: whether there is a source.
+        config: of the model.
+        cross_attention: whether each layer attends to a memory, the hidden states of an encoder.
     """
 
-    def __init__(self, config: TransformerConfig, *, crosses: bool) -> None:
+    def __init__(self, config: TransformerConfig, *, cross_attention: bool) -> None:
         super().__init__()
         self.embedding = Embedding(config)
         self.stack = Decoder(
-            config.depth, config.width, config.heads, config.hidden, crosses=crosses,
-            attention=attention_of(config, causal=True), **config.layer,
-        )  # fmt: skip
+            config.num_hidden_layers,
+            config.hidden_size,
+            config.num_attention_heads,
+            config.intermediate_size,
+            cross_attention=cross_attention,
+            attention=attention_of(config, causal=True),
+            **config.layer_arguments,
+        )
         own_positions(self.stack)
 
     def forward(
@@ -90,30 +100,30 @@ class TextDecoder(nn.Module):
         attention_mask: Tensor | None = None,
         past: Any = None,
         *,
-        source: Tensor | None = None,
-        source_text: Text | None = None,
+        memory: Tensor | None = None,
+        memory_text: Text | None = None,
     ) -> Tensor:
-        """Hidden states `(batch, tokens, width)` of the tokens that follow those of a cache.
+        """Hidden states `(batch, tokens, hidden_size)` of the tokens that follow those of a cache.
 
         Args:
             ids: `(batch, tokens)`.
             attention_mask: `(batch, tokens before and now)`, 0 where padded.
             past: a cache of transformers, which this call adds to.
-            source: `(batch, source tokens, width)`. source_text: which of those are real.
+            memory: `(batch, memory tokens, hidden_size)`. memory_text: which of those are real.
         """
         cache = None if past is None else LentCache(self.stack, past)
         before = 0 if cache is None else len(cache)
         here = text(attention_mask, ids.shape[0], before + ids.shape[-1])
         x = self.embedding(ids, before - here.start)
-        asked = None if source_text is None else source_text.asked(ids.shape[1], before)
-        return self.stack(x, source, mask=here.own(ids.shape[1]), source_mask=asked, cache=cache)
+        asked = None if memory_text is None else memory_text.asked(ids.shape[1], before)
+        return self.stack(x, memory, mask=here.own(ids.shape[1]), memory_mask=asked, cache=cache)
 
 
-def added_positions(config: TransformerConfig, length: int) -> Learned | Sinusoidal | None:
-    """The positions that are added to embeddings; `length` of them where they are learned."""
-    if config.positions == "learned":
-        return Learned(length, config.width)
-    return Sinusoidal(config.width) if config.positions == "sinusoidal" else None
+def added_positions(config: TransformerConfig, max_positions: int) -> Learned | Sinusoidal | None:
+    """The positions that are added to embeddings; `max_positions` of them where they are learned."""
+    if config.position_embedding_type == "learned":
+        return Learned(max_positions, config.hidden_size)
+    return Sinusoidal(config.hidden_size) if config.position_embedding_type == "sinusoidal" else None
 
 
 def attention_of(config: TransformerConfig, *, causal: bool = False) -> AttentionArguments:
@@ -126,18 +136,20 @@ def attention_of(config: TransformerConfig, *, causal: bool = False) -> Attentio
         ArgumentError: positions of an unknown name.
     """
     positions: HeadPositions | None = None
-    if config.positions == "rotary":
-        positions = Rotary(config.width // config.heads)
-    elif config.positions == "alibi":
-        positions = Alibi(config.heads)
-    elif config.positions == "relative":
-        positions = Relative(config.heads, REACH, buckets=BUCKETS, one_sided=causal)
-    elif config.positions not in (None, *ADDED):
-        raise ArgumentError(
-            'positions must be "learned", "sinusoidal", "rotary", "alibi", "relative" or None, '
-            f"got {config.positions!r}"
+    if config.position_embedding_type == "rotary":
+        positions = Rotary(config.hidden_size // config.num_attention_heads)
+    elif config.position_embedding_type == "alibi":
+        positions = Alibi(config.num_attention_heads)
+    elif config.position_embedding_type == "relative":
+        positions = Relative(
+            config.num_attention_heads, MAX_DISTANCE, num_buckets=BUCKETS, bidirectional=not causal
         )
-    return AttentionArguments(positions=positions, kv_heads=config.kv_heads)
+    elif config.position_embedding_type not in (None, *ADDED):
+        raise ArgumentError(
+            'position_embedding_type must be "learned", "sinusoidal", "rotary", "alibi", "relative" or None, '
+            f"got {config.position_embedding_type!r}"
+        )
+    return AttentionArguments(positions=positions, num_kv_heads=config.num_key_value_heads)
 
 
 def own_positions(stack: Encoder | Decoder) -> None:

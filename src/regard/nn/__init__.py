@@ -1,6 +1,7 @@
 """Layers: attention in the forms of the field, on `regard.attend`, so that every one of them can be watched.
 
-Tensors are `(batch, tokens, width)` outside and `(batch, heads, tokens, dim)` inside; masks are those of the algebra.
+Tensors are `(batch, tokens, embed_dim)` outside and `(batch, heads, tokens, head_dim)` inside; masks are those of
+`regard.masks`.
 """
 
 from regard.nn.approximation import by_features, by_landmarks, by_slots, errors_by_rank
@@ -27,12 +28,54 @@ from regard.nn.state import LinearState
 from regard.nn.torch_interop import from_torch, state_from_torch, state_to_torch, to_torch
 
 __all__ = [
-    "Additive", "Alibi", "Cache", "Concat", "Config", "Cosine", "Decoder", "DecoderLayer", "DecoderState",
-    "Dot", "Elu", "Encoder", "EncoderLayer", "Features", "FeedForward", "General", "HeadPositions",
-    "LandmarkAttention", "Learned", "LinearAttention", "LinearState", "MultiHeadAttention", "PUBLISHED",
-    "PositiveRandom", "ProjectedAttention", "RecurrentDecoder", "RecurrentEncoder", "Relative", "Rotary",
-    "ScaledDot", "Score", "Sinusoidal", "Tempered", "by_features", "by_landmarks", "by_slots",
-    "errors_by_rank", "from_torch", "initialize", "landmark_attention", "landmark_weights",
-    "linear_attention", "linear_weights", "parameters_of", "parts_of", "projected_attention",
-    "projected_weights", "state_from_torch", "state_to_torch", "to_torch",
-]  # fmt: skip
+    "Additive",
+    "Alibi",
+    "Cache",
+    "Concat",
+    "Config",
+    "Cosine",
+    "Decoder",
+    "DecoderLayer",
+    "DecoderState",
+    "Dot",
+    "Elu",
+    "Encoder",
+    "EncoderLayer",
+    "Features",
+    "FeedForward",
+    "General",
+    "HeadPositions",
+    "LandmarkAttention",
+    "Learned",
+    "LinearAttention",
+    "LinearState",
+    "MultiHeadAttention",
+    "PUBLISHED",
+    "PositiveRandom",
+    "ProjectedAttention",
+    "RecurrentDecoder",
+    "RecurrentEncoder",
+    "Relative",
+    "Rotary",
+    "ScaledDot",
+    "Score",
+    "Sinusoidal",
+    "Tempered",
+    "by_features",
+    "by_landmarks",
+    "by_slots",
+    "errors_by_rank",
+    "from_torch",
+    "initialize",
+    "landmark_attention",
+    "landmark_weights",
+    "linear_attention",
+    "linear_weights",
+    "parameters_of",
+    "parts_of",
+    "projected_attention",
+    "projected_weights",
+    "state_from_torch",
+    "state_to_torch",
+    "to_torch",
+]

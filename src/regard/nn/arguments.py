@@ -20,7 +20,7 @@ class ScoringArguments(TypedDict, total=False):
 
     mask: which keys a query may attend, in every call (None: all).
     positions: `Rotary(…)`, `Alibi(…)` or `Relative(…)`, for self-attention.
-    norm: "rms" or "layer": queries and keys are normalized head by head before they turn (Henry et al. 2020).
+    qk_norm: "rms" or "layer": queries and keys are normalized head by head before they are rotated (Henry et al. 2020).
     score: a score function in place of the scaled dot product.
     scale: factor of q · k (default 1/√head_dim).
     softcap: c in c · tanh(score / c).
@@ -29,7 +29,7 @@ class ScoringArguments(TypedDict, total=False):
 
     mask: Mask | None
     positions: HeadPositions | None
-    norm: Literal["rms", "layer"] | None
+    qk_norm: Literal["rms", "layer"] | None
     score: Score | None
     scale: float | None
     softcap: float | None
@@ -39,7 +39,7 @@ class ScoringArguments(TypedDict, total=False):
 class AttentionArguments(ScoringArguments, total=False):
     """The keywords of attention that a layer passes on: see `MultiHeadAttention`."""
 
-    kv_heads: int | None
+    num_kv_heads: int | None
     head_dim: int | None
     value_dim: int | None
 
@@ -47,26 +47,26 @@ class AttentionArguments(ScoringArguments, total=False):
 class LayerArguments(TypedDict, total=False):
     """The keywords that encoder and decoder layers share.
 
-    norm: "pre" (default) or "post": whether norms come before the blocks or after the residuals.
-    kind: "layer" (default) or "rms" (Zhang and Sennrich 2019).
+    norm_first: whether norms come before the blocks (the default) or after the residuals.
+    norm_type: "layer" (default) or "rms" (Zhang and Sennrich 2019).
     activation: of the feed-forward block, "gelu" by default: see `FeedForward`.
     dropout: probability of dropping each number of a block's output, in training.
     inner_dropout: the same for attention's weights and the feed-forward block's hidden numbers.
     bias: whether projections and layer norms have one; True by default.
     init: "xavier" (default), "small" or "zero": see `initialize`.
-    epsilon: of the norms, 1e-5.
+    layer_norm_eps: of the norms, 1e-5.
     checkpoint: compute a layer once more in the backward pass instead of keeping what lies within (Chen et al. 2016).
         With a cache it has no effect, as nothing may be appended twice.
     """
 
-    norm: Literal["pre", "post"]
-    kind: Literal["layer", "rms"]
+    norm_first: bool
+    norm_type: Literal["layer", "rms"]
     activation: Activation
     dropout: float
     inner_dropout: float
     bias: bool
     init: Init
-    epsilon: float
+    layer_norm_eps: float
     checkpoint: bool
 
 
@@ -74,20 +74,21 @@ class LayerArguments(TypedDict, total=False):
 class Options:
     """`LayerArguments` with their defaults, checked."""
 
-    norm: Literal["pre", "post"] = "pre"
-    kind: Literal["layer", "rms"] = "layer"
+    norm_first: bool = True
+    norm_type: Literal["layer", "rms"] = "layer"
     activation: Activation = "gelu"
     dropout: float = 0.0
     inner_dropout: float = 0.0
     bias: bool = True
     init: Init = "xavier"
-    epsilon: float = 1e-5
+    layer_norm_eps: float = 1e-5
     checkpoint: bool = False
 
     def __post_init__(self) -> None:
-        for name, known in (("norm", ("pre", "post")), ("kind", ("layer", "rms"))):
-            if (given := getattr(self, name)) not in known:
-                raise ArgumentError(f'{name} must be "{known[0]}" or "{known[1]}", got {given!r}')
+        if self.norm_type not in ("layer", "rms"):
+            raise ArgumentError(f'norm_type must be "layer" or "rms", got {self.norm_type!r}')
+        if not isinstance(self.norm_first, bool):
+            raise ArgumentError(f"norm_first must be True or False, got {self.norm_first!r}")
 
     @property
     def attention(self) -> dict[str, Any]:
@@ -100,12 +101,12 @@ class Options:
         """What a feed-forward block gets of these."""
         return self.attention | {"activation": self.activation}
 
-    def new_norm(self, width: int) -> nn.Module:
+    def new_norm(self, embed_dim: int) -> nn.Module:
         """A norm of tokens."""
-        if self.kind == "rms":
-            return nn.RMSNorm(width, eps=self.epsilon)
-        return nn.LayerNorm(width, eps=self.epsilon, bias=self.bias)
+        if self.norm_type == "rms":
+            return nn.RMSNorm(embed_dim, eps=self.layer_norm_eps)
+        return nn.LayerNorm(embed_dim, eps=self.layer_norm_eps, bias=self.bias)
 
-    def last_norm(self, width: int) -> nn.Module:
+    def last_norm(self, embed_dim: int) -> nn.Module:
         """The norm behind a stack: where norms come first, its output would else have none."""
-        return self.new_norm(width) if self.norm == "pre" else nn.Identity()
+        return self.new_norm(embed_dim) if self.norm_first else nn.Identity()

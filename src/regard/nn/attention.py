@@ -30,27 +30,27 @@ EPSILON = 1e-6  # of the norm of queries and keys
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention with several heads, of a sequence to itself or to a source (Vaswani et al. 2017).
+    """Attention with several heads, of a sequence to itself or to a memory (Vaswani et al. 2017).
 
-        output = join(attend(x Wq, s Wk, s Wv)) Wo,  where s is the source, or x itself
+        output = join(attend(x Wq, m Wk, m Wv)) Wo,  where m is the memory, or x itself
 
     Args:
-        width: of the tokens that ask, and of the output.
-        heads: query heads.
-        kv_heads: heads of keys and values; each is shared by heads / kv_heads query heads: 1 is multi-query (Shazeer
-            2019), between is grouped (Ainslie et al. 2023). Default: `heads`.
-        head_dim: of queries and keys, per head. Default: width / heads.
+        embed_dim: embedding size of the queries and of the output.
+        num_heads: query heads.
+        num_kv_heads: heads of keys and values, each shared by num_heads / num_kv_heads query heads: 1 is multi-query
+            (Shazeer 2019), between is grouped (Ainslie et al. 2023). Default: `num_heads`.
+        head_dim: of queries and keys, per head. Default: embed_dim / num_heads.
         value_dim: of values, per head. Default: `head_dim`.
-        source_width: of the tokens that are asked, where the layer is for cross-attention only. By default the layer
-            does both, with sources of its own width.
+        memory_dim: embedding size of the memory, for a layer of cross-attention only. By default the layer does both,
+            with memories of `embed_dim`.
         bias: whether the projections have one.
         dropout: probability of dropping each weight, in training.
         output_dropout: the same for each number of the output.
         init: "xavier", "small" or "zero": see `initialize`.
-        **scoring: mask, positions, norm, score, scale, softcap, sink: see `ScoringArguments`.
+        **scoring: mask, positions, qk_norm, score, scale, softcap, sink: see `ScoringArguments`.
 
     Its weights are `qkv` (query, key and value under each other: one product for self-attention), or with
-    `source_width` `query` and `key_value`; and `output`.
+    `memory_dim` `query` and `key_value`; and `output`.
 
     Raises:
         ArgumentError: numbers or parts that do not fit together.
@@ -61,13 +61,13 @@ class MultiHeadAttention(nn.Module):
     @sized
     def __init__(
         self,
-        width: int,
-        heads: int,
+        embed_dim: int,
+        num_heads: int,
         *,
-        kv_heads: int | None = None,
+        num_kv_heads: int | None = None,
         head_dim: int | None = None,
         value_dim: int | None = None,
-        source_width: int | None = None,
+        memory_dim: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
         output_dropout: float = 0.0,
@@ -75,27 +75,29 @@ class MultiHeadAttention(nn.Module):
         **scoring: Unpack[ScoringArguments],
     ) -> None:
         super().__init__()
-        self.width, self.heads, self.source_width = width, heads, source_width
-        self.kv_heads = heads if kv_heads is None else kv_heads
-        self.head_dim = _head_dim(width, heads, self.kv_heads, head_dim)
+        self.embed_dim, self.num_heads, self.memory_dim = embed_dim, num_heads, memory_dim
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        self.head_dim = _head_dim(embed_dim, num_heads, self.num_kv_heads, head_dim)
         self.value_dim = self.head_dim if value_dim is None else value_dim
         if self.value_dim < 1:
             raise ArgumentError(f"value_dim must be at least 1, got {value_dim}")
-        if source_width is not None and source_width < 1:
-            raise ArgumentError(f"source_width must be at least 1, got {source_width}")
+        if memory_dim is not None and memory_dim < 1:
+            raise ArgumentError(f"memory_dim must be at least 1, got {memory_dim}")
         for name, share in (("dropout", dropout), ("output_dropout", output_dropout)):
             if not 0.0 <= share < 1.0:
                 raise ArgumentError(f"{name} must be at least 0 and below 1, got {share}")
         self.dropout = dropout
-        self.widths = (
-            heads * self.head_dim, self.kv_heads * self.head_dim, self.kv_heads * self.value_dim
-        )  # fmt: skip
-        if source_width is None:
-            self.qkv = nn.Linear(width, sum(self.widths), bias)
+        self.projected_dims = (
+            num_heads * self.head_dim,
+            self.num_kv_heads * self.head_dim,
+            self.num_kv_heads * self.value_dim,
+        )
+        if memory_dim is None:
+            self.qkv = nn.Linear(embed_dim, sum(self.projected_dims), bias)
         else:
-            self.query = nn.Linear(width, self.widths[0], bias)
-            self.key_value = nn.Linear(source_width, sum(self.widths[1:]), bias)
-        self.output = nn.Linear(heads * self.value_dim, width, bias)
+            self.query = nn.Linear(embed_dim, self.projected_dims[0], bias)
+            self.key_value = nn.Linear(memory_dim, sum(self.projected_dims[1:]), bias)
+        self.output = nn.Linear(num_heads * self.value_dim, embed_dim, bias)
         self.output_dropout = nn.Dropout(output_dropout)
         self._score_with(**scoring)
         self.initialize(init)
@@ -104,7 +106,7 @@ class MultiHeadAttention(nn.Module):
         self,
         mask: Mask | None = None,
         positions: HeadPositions | None = None,
-        norm: Literal["rms", "layer"] | None = None,
+        qk_norm: Literal["rms", "layer"] | None = None,
         score: Score | None = None,
         scale: float | None = None,
         softcap: float | None = None,
@@ -116,11 +118,11 @@ class MultiHeadAttention(nn.Module):
                 f"got {type(positions).__name__}"
             )
         if positions is not None:
-            positions.check(self.heads, self.head_dim)
-        if positions is not None and self.source_width is not None:
-            raise ArgumentError("positions relate the tokens of one text: a layer with source_width has none")
-        if norm not in (None, "rms", "layer"):
-            raise ArgumentError(f'norm must be "rms", "layer" or None, got {norm!r}')
+            positions.check(self.num_heads, self.head_dim)
+        if positions is not None and self.memory_dim is not None:
+            raise ArgumentError("positions relate the tokens of one text: a layer with memory_dim has none")
+        if qk_norm not in (None, "rms", "layer"):
+            raise ArgumentError(f'qk_norm must be "rms", "layer" or None, got {qk_norm!r}')
         if score is not None and scale is not None:
             raise ArgumentError(
                 f"a score function has its own scale: give score or scale, got both (scale {scale})"
@@ -128,9 +130,9 @@ class MultiHeadAttention(nn.Module):
         self.mask, self.positions, self.score = as_mask(mask), positions, score
         self.scale, self.softcap = scale, softcap
         kinds = {"rms": nn.RMSNorm, "layer": nn.LayerNorm}
-        self.query_norm = None if norm is None else kinds[norm](self.head_dim, eps=EPSILON)
-        self.key_norm = None if norm is None else kinds[norm](self.head_dim, eps=EPSILON)
-        self.sink_logit = nn.Parameter(torch.zeros(self.heads)) if sink else None
+        self.query_norm = None if qk_norm is None else kinds[qk_norm](self.head_dim, eps=EPSILON)
+        self.key_norm = None if qk_norm is None else kinds[qk_norm](self.head_dim, eps=EPSILON)
+        self.sink_logit = nn.Parameter(torch.zeros(self.num_heads)) if sink else None
 
     @classmethod
     def from_projections(
@@ -142,29 +144,35 @@ class MultiHeadAttention(nn.Module):
         dropout: float = 0.0,
         **scoring: Unpack[ScoringArguments],
     ) -> MultiHeadAttention:
-        """A layer of given heads, which may differ in width and may be made by hand; no biases.
+        """A layer of given heads, which may differ in `head_dim` and may be written by hand; no biases.
 
         Args:
-            heads: weights of query `(d, width)`, key `(d, source width)` and value `(e, source width)`, head by head.
+            heads: weights of query `(d, embed_dim)`, key `(d, memory_dim)` and value `(e, memory_dim)`, head by head.
             output: `(outputs, Σ e)`; None: the heads' outputs are joined and stay as they are.
             learned: False holds every weight fixed (`requires_grad=False`).
             **scoring: see `ScoringArguments`; the default scale is 1/√d with each head's own d.
 
         Raises:
             ShapeError: weights that do not fit together.
-            ArgumentError: no heads; heads of unequal width together with norm, positions or score, which see the width.
+            ArgumentError: no heads; heads of unequal `head_dim` together with qk_norm, positions or score.
         """
         fused = fuse(heads, output, scoring.get("scale"))
-        seeing = [name for name in ("norm", "positions", "score") if scoring.get(name) is not None]
+        seeing = [name for name in ("qk_norm", "positions", "score") if scoring.get(name) is not None]
         if seeing and not fused.equal:
-            raise ArgumentError(f"heads must have one width for {' and '.join(seeing)}, got several")
-        width, source_width = fused.query.shape[1], fused.key.shape[1]
+            raise ArgumentError(f"heads must have one head_dim for {' and '.join(seeing)}, got several")
+        embed_dim, memory_dim = fused.query.shape[1], fused.key.shape[1]
         module = cls(
-            width, len(heads), head_dim=fused.head_dim, value_dim=fused.value_dim, bias=False, dropout=dropout,
-            source_width=None if source_width == width else source_width, **scoring,
-        ).to(fused.query)  # fmt: skip
+            embed_dim,
+            len(heads),
+            head_dim=fused.head_dim,
+            value_dim=fused.value_dim,
+            bias=False,
+            dropout=dropout,
+            memory_dim=None if memory_dim == embed_dim else memory_dim,
+            **scoring,
+        ).to(fused.query)
         stacks = [[fused.query, fused.key, fused.value]]
-        if source_width != width:
+        if memory_dim != embed_dim:
             stacks = [[fused.query], [fused.key, fused.value]]
         for projection, stack in zip(module.inputs, stacks, strict=True):
             projection.weight = nn.Parameter(torch.cat(stack).detach(), requires_grad=learned)
@@ -175,14 +183,18 @@ class MultiHeadAttention(nn.Module):
     @property
     def inputs(self) -> list[nn.Linear]:
         """The projections that make query, key and value."""
-        return [self.qkv] if self.source_width is None else [self.query, self.key_value]
+        return [self.qkv] if self.memory_dim is None else [self.query, self.key_value]
 
     def initialize(self, init: Init) -> None:
         """Draw the projections anew: see `regard.nn.initialize`. Query, key and value have each a fan of their own."""
-        widths = [self.widths] if self.source_width is None else [self.widths[:1], self.widths[1:]]
+        dims = (
+            [self.projected_dims]
+            if self.memory_dim is None
+            else [self.projected_dims[:1], self.projected_dims[1:]]
+        )
         inner = [
             part
-            for projection, sizes in zip(self.inputs, widths, strict=True)
+            for projection, sizes in zip(self.inputs, dims, strict=True)
             for part in projection.weight.detach().split(sizes)
         ]
         biases = [projection.bias for projection in (*self.inputs, self.output)]
@@ -192,38 +204,38 @@ class MultiHeadAttention(nn.Module):
     def forward(
         self,
         x: Tensor,
-        source: Tensor | None = None,
+        memory: Tensor | None = None,
         *,
         mask: Mask | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Attention of `x` to itself, or to a source.
+        """Attention of `x` to itself, or to a memory.
 
         Args:
-            x: `(batch, tokens, width)`. With a cache, the tokens that follow those it holds.
-            source: `(batch, source tokens, source width)`; the first token of `x` has position 0 in masks, or with a
+            x: `(batch, tokens, embed_dim)`. With a cache, the tokens that follow those it holds.
+            memory: `(batch, memory tokens, memory_dim)`; the first token of `x` has position 0 in masks, or with a
                 cache the number of tokens before it.
-            mask: a further condition, on top of the layer's own: `rg.padding(lengths)`, say, or for a source
+            mask: a further condition, on top of the layer's own: `rg.padding(lengths)`, say, or for a memory
                 `rg.prefix(lengths)`, which asks nothing of the queries.
-            cache: keys and values of the tokens before, which this call adds to. A source is projected once only.
+            cache: keys and values of the tokens before, which this call adds to. A memory is projected once only.
 
         Returns:
-            `(batch, tokens, width)`; where a query may attend no key, the output projection's bias.
+            `(batch, tokens, embed_dim)`; where a query may attend no key, the output projection's bias.
 
         Raises:
             ShapeError: tensors that are not of these shapes, or an empty batch.
-            ArgumentError: no source where one is needed, or one together with positions; a cache of another model.
+            ArgumentError: no memory where one is needed, or one together with positions; a cache of another model.
             MaskError: a mask that does not fit.
         """
-        self._check(x, source)
+        self._check(x, memory)
         entry = None if cache is None else cache.of(self)
         first = 0 if entry is None else entry.tokens
-        if source is None:
+        if memory is None:
             query, key, value = self._own(x, first)
             if entry is not None:
                 key, value = entry.append(key, value)
         else:
-            query, key, value = self._crossed(x, source, entry)
+            query, key, value = self._crossed(x, memory, entry)
         if entry is not None:
             entry.tokens += x.shape[1]
         query, key, spec = self._spec(query, key, mask, first)
@@ -232,52 +244,52 @@ class MultiHeadAttention(nn.Module):
         return self.output_dropout(self.output(output.transpose(1, 2).flatten(2)))
 
     def _own(self, x: Tensor, first: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Query, key and value of the tokens themselves, in one product; views of its result where nothing turns."""
-        query, key, value = self.qkv(x).split(self.widths, -1)
+        """Query, key and value of the tokens themselves: one product, and views of it where nothing is rotated."""
+        query, key, value = self.qkv(x).split(self.projected_dims, -1)
         query, key, value = self._query(query), self._key(key), self._value(value)
         if self.positions is not None:
-            query, key = self.positions.turn(query, key, first)
+            query, key = self.positions.rotate(query, key, first)
         return query.to(value.dtype), key.to(value.dtype), value
 
-    def _crossed(self, x: Tensor, source: Tensor, entry: Entry | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The tokens' query, and the source's key and value."""
+    def _crossed(self, x: Tensor, memory: Tensor, entry: Entry | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The tokens' query, and the memory's key and value."""
         weights, biases = self._halves()
         query = self._query(linear(x, weights[0], biases[0]))
-        if entry is not None and entry.crosses:
+        if entry is not None and entry.holds_memory:
             key, value = entry.pair
-            if key.shape[2] != source.shape[1]:
+            if key.shape[2] != memory.shape[1]:
                 raise ShapeError(
-                    f"the cache holds a source of {key.shape[2]} tokens, got one of {source.shape[1]}: "
-                    "make a new cache for another source"
+                    f"the cache holds a memory of {key.shape[2]} tokens, got one of {memory.shape[1]}: "
+                    "make a new cache for another memory"
                 )
         else:
-            key, value = linear(source, weights[1], biases[1]).split(self.widths[1:], -1)
+            key, value = linear(memory, weights[1], biases[1]).split(self.projected_dims[1:], -1)
             key, value = self._key(key), self._value(value)
             key = key.to(value.dtype)
             if entry is not None:
-                entry.crosses = True
+                entry.holds_memory = True
                 key, value = entry.append(key, value)
         return query.to(value.dtype), key, value
 
     def _halves(self) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
         """Weights and biases of the query, and of key and value together."""
-        if self.source_width is not None:
+        if self.memory_dim is not None:
             both = (self.query, self.key_value)
             return tuple(p.weight for p in both), tuple(p.bias for p in both)
-        sizes = (self.widths[0], sum(self.widths[1:]))
+        sizes = (self.projected_dims[0], sum(self.projected_dims[1:]))
         bias = self.qkv.bias
         return self.qkv.weight.split(sizes), (None, None) if bias is None else bias.split(sizes)
 
     def _query(self, projected: Tensor) -> Tensor:
-        heads = projected.unflatten(-1, (self.heads, self.head_dim)).transpose(1, 2)
+        heads = projected.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
         return heads if self.query_norm is None else self.query_norm(heads)
 
     def _key(self, projected: Tensor) -> Tensor:
-        heads = projected.unflatten(-1, (self.kv_heads, self.head_dim)).transpose(1, 2)
+        heads = projected.unflatten(-1, (self.num_kv_heads, self.head_dim)).transpose(1, 2)
         return heads if self.key_norm is None else self.key_norm(heads)
 
     def _value(self, projected: Tensor) -> Tensor:
-        return projected.unflatten(-1, (self.kv_heads, self.value_dim)).transpose(1, 2)
+        return projected.unflatten(-1, (self.num_kv_heads, self.value_dim)).transpose(1, 2)
 
     def _spec(
         self, query: Tensor, key: Tensor, mask: Mask | None, first: int
@@ -306,45 +318,46 @@ class MultiHeadAttention(nn.Module):
             spec["bias"] = bias
         return query, key, spec
 
-    def _check(self, x: Tensor, source: Tensor | None) -> None:
-        tensors = [("x", x, self.width)]
-        if source is not None:
-            tensors.append(("source", source, self.source_width or self.width))
-        for name, tensor, width in tensors:
-            if tensor.ndim != 3 or tensor.shape[2] != width:
-                raise ShapeError(f"{name} must be (batch, tokens, {width}), got {tuple(tensor.shape)}")
+    def _check(self, x: Tensor, memory: Tensor | None) -> None:
+        tensors = [("x", x, self.embed_dim)]
+        if memory is not None:
+            tensors.append(("memory", memory, self.memory_dim or self.embed_dim))
+        for name, tensor, size in tensors:
+            if tensor.ndim != 3 or tensor.shape[2] != size:
+                raise ShapeError(f"{name} must be (batch, tokens, {size}), got {tuple(tensor.shape)}")
             if 0 in tensor.shape:
                 raise ShapeError(
                     f"{name} must hold at least one row and one token, got {tuple(tensor.shape)}"
                 )
-        if source is None and self.source_width is not None:
+        if memory is None and self.memory_dim is not None:
             raise ArgumentError(
-                f"this layer attends to a source of width {self.source_width}: give source, got none"
+                f"this layer attends to a memory of embedding size {self.memory_dim}: give memory, got none"
             )
-        if source is not None and source.shape[0] != x.shape[0]:
-            raise ShapeError(f"x and source must have one batch, got {x.shape[0]} and {source.shape[0]} rows")
-        if source is not None and self.positions is not None:
+        if memory is not None and memory.shape[0] != x.shape[0]:
+            raise ShapeError(f"x and memory must have one batch, got {x.shape[0]} and {memory.shape[0]} rows")
+        if memory is not None and self.positions is not None:
             raise ArgumentError(
-                f"{type(self.positions).__name__} relates the tokens of one text, got a source: use a layer without"
+                f"{type(self.positions).__name__} relates the tokens of one text, got a memory: use a layer without"
             )
 
     def extra_repr(self) -> str:
         return (
-            f"width={self.width}, heads={self.heads}, kv_heads={self.kv_heads}, head_dim={self.head_dim}, "
-            f"value_dim={self.value_dim}, dropout={self.dropout}"
+            f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, "
+            f"head_dim={self.head_dim}, value_dim={self.value_dim}, dropout={self.dropout}"
         )
 
 
-def _head_dim(width: int, heads: int, kv_heads: int, head_dim: int | None) -> int:
-    """Width of a head, once the numbers were checked."""
-    if width < 1 or heads < 1:
-        raise ArgumentError(f"width and heads must be at least 1, got {width} and {heads}")
-    if kv_heads < 1 or heads % kv_heads:
-        raise ArgumentError(f"kv_heads must divide heads, got {kv_heads} for {heads} heads")
-    if head_dim is None and width % heads:
+def _head_dim(embed_dim: int, num_heads: int, num_kv_heads: int, head_dim: int | None) -> int:
+    """Size of a head, once the numbers were checked."""
+    if embed_dim < 1 or num_heads < 1:
+        raise ArgumentError(f"embed_dim and num_heads must be at least 1, got {embed_dim} and {num_heads}")
+    if num_kv_heads < 1 or num_heads % num_kv_heads:
+        raise ArgumentError(f"num_kv_heads must divide num_heads, got {num_kv_heads} for {num_heads} heads")
+    if head_dim is None and embed_dim % num_heads:
         raise ArgumentError(
-            f"heads must divide width, got {heads} heads for a width of {width}: give head_dim to choose it freely"
+            f"num_heads must divide embed_dim, got {num_heads} heads for an embed_dim of {embed_dim}: "
+            "give head_dim to choose it freely"
         )
     if head_dim is not None and head_dim < 1:
         raise ArgumentError(f"head_dim must be at least 1, got {head_dim}")
-    return width // heads if head_dim is None else head_dim
+    return embed_dim // num_heads if head_dim is None else head_dim

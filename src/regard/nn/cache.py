@@ -19,14 +19,14 @@ class Entry:
 
     Attributes:
         tokens: how many tokens of the text the layer has read: the position of the next one.
-        length: how many keys are kept: `tokens`, or in cross-attention the source's.
-        crosses: whether the keys are a source's.
+        length: how many keys are kept: `tokens`, or in cross-attention the memory's.
+        holds_memory: whether the keys are those of cross-attention's memory.
     """
 
     @sized
     def __init__(self) -> None:
         self.tokens = self.length = 0
-        self.crosses = False
+        self.holds_memory = False
         self._kept: tuple[Tensor, Tensor] | None = None
 
     @property
@@ -80,8 +80,8 @@ class Entry:
             self._kept = key.index_select(0, rows), value.index_select(0, rows)
 
     def crop(self, tokens: int) -> None:
-        """Forget the tokens from position `tokens` on; a source is kept."""
-        if not self.crosses:
+        """Forget the tokens from position `tokens` on; a memory stays."""
+        if not self.holds_memory:
             self.length = min(self.length, tokens)
         self.tokens = min(self.tokens, tokens)
 
@@ -94,7 +94,7 @@ class Cache:
         model(next_token, cache=cache)    # one token: its query against all keys so far
 
     Queries sit at the end of the keys, and position schemes count on from `len(cache)`. In cross-attention the
-    source is projected once, by the first call. A layer must run once in each step: one whose weights are shared by
+    memory is projected once, by the first call. A layer must run once in each step: one whose weights are shared by
     several depths cannot be told apart from itself.
 
     Args:

@@ -41,45 +41,47 @@ class Elu(Features):
 
 
 class PositiveRandom(Features):
-    """φ(x) = exp(ω·x' − |x'|²/2) / √count with random ω and x' = x / dim^¼ (Choromanski et al. 2021, arXiv 2009.14794).
+    """φ(x) = exp(ω·x' − |x'|²/2) / √num_features with random ω and x' = x / dim^¼ (Choromanski et al. 2021).
+
+    arXiv 2009.14794.
 
     The mean of φ(q)·φ(k) over ω is exp(q·k / √dim): softmax attention, approximated without bias. Its error falls as
-    1/√count, and grows steeply with |q + k|². Directions come in blocks that are orthogonal, which lessens it.
+    1/√num_features, and grows steeply with |q + k|². Directions come in blocks that are orthogonal, which lessens it.
 
     Args:
         dim: of queries and keys, per head.
-        count: how many features.
+        num_features: how many features.
         seed: of the directions, which stay as they are until `redraw`; they are saved with the module.
     """
 
     directions: Tensor
 
     @sized
-    def __init__(self, dim: int, count: int, *, seed: int = 0) -> None:
+    def __init__(self, dim: int, num_features: int, *, seed: int = 0) -> None:
         super().__init__()
-        for name, size in (("dim", dim), ("count", count)):
+        for name, size in (("dim", dim), ("num_features", num_features)):
             if size < 1:
                 raise ArgumentError(f"{name} must be at least 1, got {size}")
-        self.register_buffer("directions", _directions(count, dim, seed))
+        self.register_buffer("directions", _directions(num_features, dim, seed))
 
     def redraw(self, seed: int) -> None:
         """Take other directions."""
-        count, dim = self.directions.shape
-        self.directions.copy_(_directions(count, dim, seed))
+        num_features, dim = self.directions.shape
+        self.directions.copy_(_directions(num_features, dim, seed))
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Numbers of at most 1/√count: the largest exponent of each token is its logarithm."""
-        count, dim = self.directions.shape
+        """Numbers of at most 1/√num_features: the largest exponent of each token is its logarithm."""
+        num_features, dim = self.directions.shape
         if x.shape[-1] != dim:
             raise ShapeError(f"vectors must have dim {dim}, as the directions have, got {tuple(x.shape)}")
         x = x * dim**-0.25
         exponents = x @ self.directions.to(x.dtype).T - x.square().sum(-1, keepdim=True) / 2
         largest = exponents.detach().amax(-1, keepdim=True)
-        return (exponents - largest).exp() / math.sqrt(count), largest
+        return (exponents - largest).exp() / math.sqrt(num_features), largest
 
     @checked
     def forward(self, x: Tensor) -> Tensor:
-        """The features themselves, `(…, tokens, count)`."""
+        """The features themselves, `(…, tokens, num_features)`."""
         numbers, logarithm = self.split(x)
         assert logarithm is not None
         return numbers * logarithm.exp()

@@ -31,8 +31,8 @@ class FeedForward(nn.Module):
         swiglu, geglu:          outer(f(a) · b),  where inner(x) is a and b side by side and f is SiLU or GELU
 
     Args:
-        width: of the tokens.
-        hidden: numbers between the two projections. Default: 4 · width.
+        embed_dim: of the tokens.
+        dim_feedforward: hidden size, between the two projections. Default: 4 · embed_dim.
         activation: "gelu", its approximation "gelu_tanh" (GPT-2), "relu", or a gate: "swiglu" (Llama), "geglu".
         bias: whether the projections have one.
         dropout: probability of dropping each hidden number, in training.
@@ -46,8 +46,8 @@ class FeedForward(nn.Module):
     @sized
     def __init__(
         self,
-        width: int,
-        hidden: int | None = None,
+        embed_dim: int,
+        dim_feedforward: int | None = None,
         *,
         activation: Activation = "gelu",
         bias: bool = True,
@@ -56,9 +56,11 @@ class FeedForward(nn.Module):
         init: Init = "xavier",
     ) -> None:
         super().__init__()
-        hidden = 4 * width if hidden is None else hidden
-        if width < 1 or hidden < 1:
-            raise ArgumentError(f"width and hidden must be at least 1, got {width} and {hidden}")
+        dim_feedforward = 4 * embed_dim if dim_feedforward is None else dim_feedforward
+        if embed_dim < 1 or dim_feedforward < 1:
+            raise ArgumentError(
+                f"embed_dim and dim_feedforward must be at least 1, got {embed_dim} and {dim_feedforward}"
+            )
         if activation not in get_args(Activation):
             names = ", ".join(map(repr, get_args(Activation)))
             raise ArgumentError(f"activation must be one of {names}, got {activation!r}")
@@ -67,15 +69,15 @@ class FeedForward(nn.Module):
                 raise ArgumentError(f"{name} must be at least 0 and below 1, got {share}")
         self.activation = activation
         gates = 2 if activation in GATED else 1
-        self.inner = nn.Linear(width, gates * hidden, bias)
-        self.outer = nn.Linear(hidden, width, bias)
+        self.inner = nn.Linear(embed_dim, gates * dim_feedforward, bias)
+        self.outer = nn.Linear(dim_feedforward, embed_dim, bias)
         self.dropout, self.output_dropout = nn.Dropout(dropout), nn.Dropout(output_dropout)
         inner = self.inner.weight.detach().chunk(gates)
         initialize(init, inner, self.outer.weight, (self.inner.bias, self.outer.bias))
 
     @checked
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens `(…, width)` to `(…, width)`."""
+        """Tokens `(…, embed_dim)` to `(…, embed_dim)`."""
         function = FUNCTIONS[self.activation]
         hidden = self.inner(x)
         if self.activation in GATED:

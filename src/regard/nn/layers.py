@@ -28,18 +28,23 @@ class Layer(nn.Module):
 
     @sized
     def __init__(
-        self, width: int, heads: int, hidden: int | None, attention: AttentionArguments, options: Options
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dim_feedforward: int | None,
+        attention: AttentionArguments,
+        options: Options,
     ) -> None:
         super().__init__()
-        self.order, self.checkpoint = options.norm, options.checkpoint
-        self.attention = MultiHeadAttention(width, heads, **options.attention, **attention)
-        self.attention_norm = options.new_norm(width)
-        self.feedforward = FeedForward(width, hidden, **options.feedforward)
-        self.feedforward_norm = options.new_norm(width)
+        self.norm_first, self.checkpoint = options.norm_first, options.checkpoint
+        self.attention = MultiHeadAttention(embed_dim, num_heads, **options.attention, **attention)
+        self.attention_norm = options.new_norm(embed_dim)
+        self.feedforward = FeedForward(embed_dim, dim_feedforward, **options.feedforward)
+        self.feedforward_norm = options.new_norm(embed_dim)
 
     def _added(self, x: Tensor, norm: nn.Module, block: Callable[[Tensor], Tensor]) -> Tensor:
         """A block with its residual: x + block(norm(x)), or norm(x + block(x))."""
-        if self.order == "pre":
+        if self.norm_first:
             return x + block(norm(x))
         return norm(x + block(x))
 
@@ -53,13 +58,15 @@ class Layer(nn.Module):
 class EncoderLayer(Layer):
     """Self-attention, then feed-forward (Vaswani et al. 2017); bidirectional unless a mask says otherwise.
 
-        norm="pre":   x = x + attention(norm(x));  x = x + feedforward(norm(x))    (Xiong et al. 2020)
-        norm="post":  x = norm(x + attention(x));  x = norm(x + feedforward(x))    (the original)
+        norm_first=True:   x = x + attention(norm(x));  x = x + feedforward(norm(x))    (Xiong et al. 2020)
+        norm_first=False:  x = norm(x + attention(x));  x = norm(x + feedforward(x))    (the original)
 
     Args:
-        width: of the tokens. heads: query heads. hidden: of the feed-forward block, default 4 · width.
-        attention: further keywords of `MultiHeadAttention`: positions, mask, kv_heads, score, ….
-        **layer: norm, kind, activation, dropout, inner_dropout, bias, init, epsilon, checkpoint: see `LayerArguments`.
+        embed_dim: embedding size of the tokens. num_heads: query heads.
+        dim_feedforward: hidden size of the feed-forward block, default 4 · embed_dim.
+        attention: further keywords of `MultiHeadAttention`: positions, mask, num_kv_heads, score, ….
+        **layer: norm_first, norm_type, activation, dropout, inner_dropout, bias, init, layer_norm_eps, checkpoint: see
+            `LayerArguments`.
 
     Raises:
         ArgumentError: numbers, names or parts that do not fit together.
@@ -68,18 +75,18 @@ class EncoderLayer(Layer):
     @sized
     def __init__(
         self,
-        width: int,
-        heads: int,
-        hidden: int | None = None,
+        embed_dim: int,
+        num_heads: int,
+        dim_feedforward: int | None = None,
         *,
         attention: AttentionArguments | None = None,
         **layer: Unpack[LayerArguments],
     ) -> None:
-        super().__init__(width, heads, hidden, attention or {}, Options(**layer))
+        super().__init__(embed_dim, num_heads, dim_feedforward, attention or {}, Options(**layer))
 
     @checked
     def forward(self, x: Tensor, *, mask: Mask | None = None, cache: Cache | None = None) -> Tensor:
-        """Tokens `(batch, tokens, width)` to the same; `mask`, `cache` and errors as in `MultiHeadAttention`."""
+        """Tokens `(batch, tokens, embed_dim)` to the same; `mask`, `cache` and errors as in `MultiHeadAttention`."""
         return self._kept(self._run, cache, x, mask)
 
     def _run(self, x: Tensor, mask: Mask | None, cache: Cache | None = None) -> Tensor:
@@ -88,12 +95,12 @@ class EncoderLayer(Layer):
 
 
 class DecoderLayer(Layer):
-    """Causal self-attention, cross-attention to a source, then feed-forward (Vaswani et al. 2017).
+    """Causal self-attention, cross-attention to a memory, then feed-forward (Vaswani et al. 2017).
 
     Args:
-        width, heads, hidden: as in `EncoderLayer`.
-        crosses: False leaves cross-attention out, as in GPT.
-        source_width: of the source's tokens; default `width`.
+        embed_dim, num_heads, dim_feedforward: as in `EncoderLayer`.
+        cross_attention: False leaves cross-attention out, as in GPT.
+        memory_dim: embedding size of the memory; default `embed_dim`.
         attention: further keywords of both attention blocks; mask and positions are of self-attention alone.
         **layer: as in `EncoderLayer`.
 
@@ -104,73 +111,74 @@ class DecoderLayer(Layer):
     @sized
     def __init__(
         self,
-        width: int,
-        heads: int,
-        hidden: int | None = None,
+        embed_dim: int,
+        num_heads: int,
+        dim_feedforward: int | None = None,
         *,
-        crosses: bool = True,
-        source_width: int | None = None,
+        cross_attention: bool = True,
+        memory_dim: int | None = None,
         attention: AttentionArguments | None = None,
         **layer: Unpack[LayerArguments],
     ) -> None:
         given = attention or {}
         options = Options(**layer)
-        super().__init__(width, heads, hidden, _causal(given), options)
-        if source_width is not None and not crosses:
-            raise ArgumentError(
-                f"a layer without cross-attention has no source, got source_width {source_width}"
-            )
+        super().__init__(embed_dim, num_heads, dim_feedforward, _causal(given), options)
+        if memory_dim is not None and not cross_attention:
+            raise ArgumentError(f"a layer without cross-attention has no memory, got memory_dim {memory_dim}")
         self.crossing, self.crossing_norm = None, None
-        if crosses:
+        if cross_attention:
             shared: Any = {name: value for name, value in given.items() if name not in OWN}
             self.crossing = MultiHeadAttention(
-                width, heads, source_width=None if source_width == width else source_width,
-                **options.attention, **shared,
-            )  # fmt: skip
-            self.crossing_norm = options.new_norm(width)
+                embed_dim,
+                num_heads,
+                memory_dim=None if memory_dim == embed_dim else memory_dim,
+                **options.attention,
+                **shared,
+            )
+            self.crossing_norm = options.new_norm(embed_dim)
 
     @checked
     def forward(
         self,
         x: Tensor,
-        source: Tensor | None = None,
+        memory: Tensor | None = None,
         *,
         mask: Mask | None = None,
-        source_mask: Mask | None = None,
+        memory_mask: Mask | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Tokens `(batch, tokens, width)` to the same, given a source `(batch, source tokens, source width)`.
+        """Tokens `(batch, tokens, embed_dim)` to the same, given a memory `(batch, memory tokens, memory_dim)`.
 
         Args:
             mask: of self-attention, on top of the causal one.
-            source_mask: of cross-attention, `rg.prefix(lengths)` say.
+            memory_mask: of cross-attention, `rg.prefix(lengths)` say.
             cache: as in `MultiHeadAttention`.
 
         Raises:
-            ArgumentError: a source where none can be attended, or none where one is needed.
+            ArgumentError: a memory where none can be attended, or none where one is needed.
             ShapeError, MaskError: as in `MultiHeadAttention`.
         """
-        if (source is None) != (self.crossing is None):
+        if (memory is None) != (self.crossing is None):
             wants = (
-                "must be given a source" if source is None else "without cross-attention must get no source"
+                "must be given a memory" if memory is None else "without cross-attention must get no memory"
             )
-            raise ArgumentError(f"a decoder layer {wants}, got {'none' if source is None else 'one'}")
-        if source is None and source_mask is not None:
-            raise ArgumentError("source_mask must come with a source, got a mask alone")
-        return self._kept(self._run, cache, x, source, mask, source_mask)
+            raise ArgumentError(f"a decoder layer {wants}, got {'none' if memory is None else 'one'}")
+        if memory is None and memory_mask is not None:
+            raise ArgumentError("memory_mask must come with a memory, got a mask alone")
+        return self._kept(self._run, cache, x, memory, mask, memory_mask)
 
     def _run(
         self,
         x: Tensor,
-        source: Tensor | None,
+        memory: Tensor | None,
         mask: Mask | None,
-        source_mask: Mask | None,
+        memory_mask: Mask | None,
         cache: Cache | None = None,
     ) -> Tensor:
         x = self._added(x, self.attention_norm, lambda t: self.attention(t, mask=mask, cache=cache))
         if self.crossing is not None and self.crossing_norm is not None:
             cross = self.crossing
-            x = self._added(x, self.crossing_norm, lambda t: cross(t, source, mask=source_mask, cache=cache))
+            x = self._added(x, self.crossing_norm, lambda t: cross(t, memory, mask=memory_mask, cache=cache))
         return self._added(x, self.feedforward_norm, self.feedforward)
 
 
@@ -180,32 +188,33 @@ class Encoder(nn.Module):
     A module in `attention`, such as positions or a score function, is shared by all layers, as T5 shares its bias.
 
     Args:
-        depth: number of layers. Everything else as in `EncoderLayer`.
+        num_layers: how many. Everything else as in `EncoderLayer`.
     """
 
     @sized
     def __init__(
         self,
-        depth: int,
-        width: int,
-        heads: int,
-        hidden: int | None = None,
+        num_layers: int,
+        embed_dim: int,
+        num_heads: int,
+        dim_feedforward: int | None = None,
         *,
         attention: AttentionArguments | None = None,
         **layer: Unpack[LayerArguments],
     ) -> None:
         super().__init__()
-        _check_depth(depth)
+        _check_num_layers(num_layers)
         self.layers = nn.ModuleList(
-            EncoderLayer(width, heads, hidden, attention=attention, **layer) for _ in range(depth)
+            EncoderLayer(embed_dim, num_heads, dim_feedforward, attention=attention, **layer)
+            for _ in range(num_layers)
         )
-        self.norm = Options(**layer).last_norm(width)
+        self.norm = Options(**layer).last_norm(embed_dim)
 
     @checked
     def forward(
         self, x: Tensor, *, mask: Mask | Sequence[Mask | None] | None = None, cache: Cache | None = None
     ) -> Tensor:
-        """Tokens `(batch, tokens, width)` to the same, layer after layer; one mask for all layers, or one for each.
+        """Tokens `(batch, tokens, embed_dim)` to the same, layer after layer; one mask for all layers, or one for each.
 
         Raises:
             ArgumentError: another number of masks than of layers.
@@ -224,45 +233,51 @@ class Decoder(nn.Module):
     """A stack of decoder layers, and where norms come first one more norm at the end; modules shared as in `Encoder`.
 
     Args:
-        depth: number of layers. Everything else as in `DecoderLayer`.
+        num_layers: how many. Everything else as in `DecoderLayer`.
     """
 
     @sized
     def __init__(
         self,
-        depth: int,
-        width: int,
-        heads: int,
-        hidden: int | None = None,
+        num_layers: int,
+        embed_dim: int,
+        num_heads: int,
+        dim_feedforward: int | None = None,
         *,
-        crosses: bool = True,
-        source_width: int | None = None,
+        cross_attention: bool = True,
+        memory_dim: int | None = None,
         attention: AttentionArguments | None = None,
         **layer: Unpack[LayerArguments],
     ) -> None:
         super().__init__()
-        _check_depth(depth)
+        _check_num_layers(num_layers)
         self.layers = nn.ModuleList(
             DecoderLayer(
-                width, heads, hidden, crosses=crosses, source_width=source_width, attention=attention, **layer
+                embed_dim,
+                num_heads,
+                dim_feedforward,
+                cross_attention=cross_attention,
+                memory_dim=memory_dim,
+                attention=attention,
+                **layer,
             )
-            for _ in range(depth)
+            for _ in range(num_layers)
         )
-        self.norm = Options(**layer).last_norm(width)
+        self.norm = Options(**layer).last_norm(embed_dim)
 
     @checked
     def forward(
         self,
         x: Tensor,
-        source: Tensor | None = None,
+        memory: Tensor | None = None,
         *,
         mask: Mask | None = None,
-        source_mask: Mask | None = None,
+        memory_mask: Mask | None = None,
         cache: Cache | None = None,
     ) -> Tensor:
-        """Tokens `(batch, tokens, width)` to the same, layer after layer; arguments as in `DecoderLayer`."""
+        """Tokens `(batch, tokens, embed_dim)` to the same, layer after layer; arguments as in `DecoderLayer`."""
         for layer in self.layers:
-            x = layer(x, source, mask=mask, source_mask=source_mask, cache=cache)
+            x = layer(x, memory, mask=mask, memory_mask=memory_mask, cache=cache)
         return self.norm(x)
 
 
@@ -272,6 +287,6 @@ def _causal(attention: AttentionArguments) -> AttentionArguments:
     return {**attention, "mask": causal() if mask is None else causal() & mask}
 
 
-def _check_depth(depth: int) -> None:
-    if depth < 1:
-        raise ArgumentError(f"depth must be at least 1 layer, got {depth}")
+def _check_num_layers(num_layers: int) -> None:
+    if num_layers < 1:
+        raise ArgumentError(f"num_layers must be at least 1, got {num_layers}")

@@ -19,7 +19,7 @@ from regard.errors import ArgumentError, MaskError, ShapeError
 from regard.masks import Mask, Padding, Prefix, as_mask
 from regard.masks import causal as up_to_here
 from regard.nn.features import Elu, Features
-from regard.nn.heads import HeadLayer
+from regard.nn.projections import HeadLayer
 from regard.nn.state import LinearState, largest_of, scaled
 from regard.shapes import Sizes, repeat_heads, sizes_of, statistics_dtype
 from regard.spec import SpecArguments
@@ -131,15 +131,15 @@ def linear_weights(
 
 
 class LinearAttention(HeadLayer):
-    """Linear attention as a layer, of a sequence to itself or to a source.
+    """Linear attention as a layer, of a sequence to itself or to a memory.
 
     Args:
-        width: of the tokens that ask, and of the output.
-        heads: how many.
+        embed_dim: embedding size of the queries and of the output.
+        num_heads: how many.
         features: φ, `Elu()` by default; `PositiveRandom(head_dim, count)` approximates softmax attention.
         causal: whether a token sees those up to itself only.
-        head_dim: of query, key and value, per head; width / heads by default.
-        source_width: of the tokens that are asked; `width` by default.
+        head_dim: of query, key and value, per head; embed_dim / num_heads by default.
+        memory_dim: embedding size of the memory; `embed_dim` by default.
         bias: whether the projections have one.
 
     Raises:
@@ -149,16 +149,16 @@ class LinearAttention(HeadLayer):
     @sized
     def __init__(
         self,
-        width: int,
-        heads: int,
+        embed_dim: int,
+        num_heads: int,
         *,
         features: Features | None = None,
         causal: bool = False,
         head_dim: int | None = None,
-        source_width: int | None = None,
+        memory_dim: int | None = None,
         bias: bool = True,
     ) -> None:
-        super().__init__(width, heads, head_dim=head_dim, source_width=source_width, bias=bias)
+        super().__init__(embed_dim, num_heads, head_dim=head_dim, memory_dim=memory_dim, bias=bias)
         self.features = Elu() if features is None else features
         self.causal = causal
 
@@ -166,7 +166,7 @@ class LinearAttention(HeadLayer):
     def forward(
         self,
         x: Tensor,
-        source: Tensor | None = None,
+        memory: Tensor | None = None,
         *,
         mask: Mask | None = None,
         state: LinearState | None = None,
@@ -174,18 +174,18 @@ class LinearAttention(HeadLayer):
         """The tokens' new values.
 
         Args:
-            x: `(batch, tokens, width)`.
-            source: what is asked, `(batch, keys, source_width)`; x itself by default.
+            x: `(batch, tokens, embed_dim)`.
+            memory: what is attended, `(batch, keys, memory_dim)`; x itself by default.
             mask: which tokens are real, `rg.padding(…)` or `rg.prefix(…)`.
             state: of the tokens before these, for decoding.
 
         Returns:
-            `(batch, tokens, width)`.
+            `(batch, tokens, embed_dim)`.
 
         Raises:
             ShapeError, MaskError, ArgumentError: inputs that do not fit together.
         """
-        query, key, value = self.project(x, source)
+        query, key, value = self.project(x, memory)
         attended = linear_attention(
             query, key, value, self.features, causal=self.causal, mask=mask, state=state
         )

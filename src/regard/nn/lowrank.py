@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from regard.attention import attend, weights
 from regard.checks.arguments import checked, shown, sized
 from regard.errors import ArgumentError, ShapeError
-from regard.nn.heads import HeadLayer
+from regard.nn.projections import HeadLayer
 from regard.shapes import FLOATS, repeat_heads, sizes_of, statistics_dtype
 from regard.spec import SpecArguments
 from regard.watch.hooks.own import Handed, hand_over
@@ -90,7 +90,7 @@ def landmark_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    landmarks: int,
+    num_landmarks: int,
     *,
     iterations: int | None = ITERATIONS,
     scale: float | None = None,
@@ -105,7 +105,7 @@ def landmark_attention(
     Args:
         query: `(batch, heads, queries, dim)`.
         key: `(batch, kv_heads, keys, dim)`. value: `(batch, kv_heads, keys, value_dim)`.
-        landmarks: how many; no more than there are queries and keys are used.
+        num_landmarks: how many; no more than there are queries and keys are used.
         iterations: of the pseudo-inverse; None computes it by singular values.
         scale: factor of q·k, 1/√dim by default.
 
@@ -116,8 +116,8 @@ def landmark_attention(
         ShapeError, ArgumentError: inputs that do not fit together.
     """
     sizes = sizes_of(query, key, value)
-    _check_landmarks(landmarks, iterations)
-    if landmarks >= max(sizes.queries, sizes.keys):
+    _check_landmarks(num_landmarks, iterations)
+    if num_landmarks >= max(sizes.queries, sizes.keys):
         return attend(query, key, value, scale=scale)
     exact = statistics_dtype(query.dtype)
     asking, asked, values = (tensor.to(exact) for tensor in (query, key, value))
@@ -125,7 +125,7 @@ def landmark_attention(
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
         with torch.autocast(query.device.type, enabled=False):
-            near, middle, far = _landmarks(asking, asked, landmarks, iterations, spec)
+            near, middle, far = _landmarks(asking, asked, num_landmarks, iterations, spec)
             slots = middle @ attend(near, asked, values, **spec)
             return attend(asking, far, slots, **spec), far, slots
 
@@ -140,7 +140,7 @@ def landmark_attention(
 def landmark_weights(
     query: Tensor,
     key: Tensor,
-    landmarks: int,
+    num_landmarks: int,
     *,
     iterations: int | None = ITERATIONS,
     scale: float | None = None,
@@ -152,26 +152,26 @@ def landmark_weights(
     No distribution: its numbers may be negative. Its rows sum to 1 as far as the pseudo-inverse has converged.
 
     Args:
-        query, key, landmarks, iterations, scale: as for `landmark_attention`.
+        query, key, num_landmarks, iterations, scale: as for `landmark_attention`.
         rows: which queries. columns: which keys.
 
     Returns:
         `(batch, heads, rows, columns)`.
     """
     sizes = sizes_of(query, key)
-    _check_landmarks(landmarks, iterations)
-    if landmarks >= max(sizes.queries, sizes.keys):
+    _check_landmarks(num_landmarks, iterations)
+    if num_landmarks >= max(sizes.queries, sizes.keys):
         return weights(query, key, rows=rows, columns=columns, scale=scale)
     exact = statistics_dtype(query.dtype)
     asking, asked = query.to(exact), key.to(exact)
     spec = _scaled(sizes.dim, scale)
-    near, middle, far = _landmarks(asking, asked, landmarks, iterations, spec)
+    near, middle, far = _landmarks(asking, asked, num_landmarks, iterations, spec)
     return weights(asking, far, rows=rows, **spec) @ (middle @ weights(near, asked, columns=columns, **spec))
 
 
-def _check_landmarks(landmarks: int, iterations: int | None) -> None:
-    if landmarks < 1:
-        raise ArgumentError(f"landmarks must be at least 1, got {landmarks}")
+def _check_landmarks(num_landmarks: int, iterations: int | None) -> None:
+    if num_landmarks < 1:
+        raise ArgumentError(f"num_landmarks must be at least 1, got {num_landmarks}")
     if iterations is None:
         return
     if iterations < 1:
@@ -204,10 +204,10 @@ def _check_projection(name: str, matrix: Tensor, like: Tensor, keys: int) -> Non
 
 
 def _landmarks(
-    query: Tensor, key: Tensor, landmarks: int, iterations: int | None, spec: SpecArguments
+    query: Tensor, key: Tensor, num_landmarks: int, iterations: int | None, spec: SpecArguments
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Landmarks of the queries, the pseudo-inverse of the weights between landmarks, landmarks of the keys."""
-    count = min(landmarks, query.shape[2], key.shape[2])
+    count = min(num_landmarks, query.shape[2], key.shape[2])
     near, far = _means(query, count), _means(repeat_heads(key, query.shape[1] // key.shape[1]), count)
     scale = spec["scale"]
     assert scale is not None
@@ -243,14 +243,14 @@ class ProjectedAttention(HeadLayer):
     """Linformer's attention as a layer: every token attends `rank` slots, learned mixtures of the keys' positions.
 
     Args:
-        width: of the tokens that ask, and of the output.
-        heads: how many.
-        tokens: the most keys that there may be; a shorter text uses the first columns of the projections.
+        embed_dim: embedding size of the queries and of the output.
+        num_heads: how many.
+        max_keys: the most keys that there may be; a shorter text uses the first columns of the projections.
         rank: how many slots.
-        shared: whether keys and values are mixed alike.
-        head_dim, source_width, bias: as for `LinearAttention`.
+        share_kv: whether keys and values are mixed alike.
+        head_dim, memory_dim, bias: as for `LinearAttention`.
 
-    Its weights are `project_key` and `project_value`, `(rank, tokens)`, the same for all heads. It looks ahead, and
+    Its weights are `project_key` and `project_value`, `(rank, max_keys)`, the same for all heads. It looks ahead, and
     takes no mask: a slot mixes all positions.
 
     Raises:
@@ -260,41 +260,41 @@ class ProjectedAttention(HeadLayer):
     @sized
     def __init__(
         self,
-        width: int,
-        heads: int,
-        tokens: int,
+        embed_dim: int,
+        num_heads: int,
+        max_keys: int,
         rank: int,
         *,
-        shared: bool = False,
+        share_kv: bool = False,
         head_dim: int | None = None,
-        source_width: int | None = None,
+        memory_dim: int | None = None,
         bias: bool = True,
     ) -> None:
-        super().__init__(width, heads, head_dim=head_dim, source_width=source_width, bias=bias)
-        for name, size in (("tokens", tokens), ("rank", rank)):
+        super().__init__(embed_dim, num_heads, head_dim=head_dim, memory_dim=memory_dim, bias=bias)
+        for name, size in (("max_keys", max_keys), ("rank", rank)):
             if size < 1:
                 raise ArgumentError(f"{name} must be at least 1, got {size}")
         # Slots of the size of tokens: a mixture of n numbers of variance 1/n.
-        self.project_key = nn.Parameter(torch.randn(rank, tokens) / math.sqrt(tokens))
+        self.project_key = nn.Parameter(torch.randn(rank, max_keys) / math.sqrt(max_keys))
         self.project_value = (
-            self.project_key if shared else nn.Parameter(torch.randn(rank, tokens) / math.sqrt(tokens))
+            self.project_key if share_kv else nn.Parameter(torch.randn(rank, max_keys) / math.sqrt(max_keys))
         )
 
     @checked
-    def forward(self, x: Tensor, source: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
         """The tokens' new values.
 
         Args:
-            x: `(batch, tokens, width)`.
-            source: what is asked, `(batch, keys, source_width)`; x itself by default.
+            x: `(batch, tokens, embed_dim)`.
+            memory: what is attended, `(batch, keys, memory_dim)`; x itself by default.
 
         Returns:
-            `(batch, tokens, width)`.
+            `(batch, tokens, embed_dim)`.
 
         Raises:
             ShapeError: other axes, or more keys than the projections have columns.
         """
-        query, key, value = self.project(x, source)
+        query, key, value = self.project(x, memory)
         keys, most = key.shape[2], self.project_key.shape[1]
         if keys > most:
             raise ShapeError(f"there may be at most {most} keys, the columns of the projections, got {keys}")
@@ -306,11 +306,11 @@ class LandmarkAttention(HeadLayer):
     """Nyström's attention as a layer: see `landmark_attention`. It looks ahead, and takes no mask.
 
     Args:
-        width: of the tokens that ask, and of the output.
-        heads: how many.
-        landmarks: how many.
+        embed_dim: embedding size of the queries and of the output.
+        num_heads: how many.
+        num_landmarks: how many.
         iterations: of the pseudo-inverse; None computes it by singular values.
-        head_dim, source_width, bias: as for `LinearAttention`.
+        head_dim, memory_dim, bias: as for `LinearAttention`.
 
     Raises:
         ArgumentError: sizes that do not fit together.
@@ -319,32 +319,34 @@ class LandmarkAttention(HeadLayer):
     @sized
     def __init__(
         self,
-        width: int,
-        heads: int,
-        landmarks: int,
+        embed_dim: int,
+        num_heads: int,
+        num_landmarks: int,
         *,
         iterations: int | None = ITERATIONS,
         head_dim: int | None = None,
-        source_width: int | None = None,
+        memory_dim: int | None = None,
         bias: bool = True,
     ) -> None:
-        super().__init__(width, heads, head_dim=head_dim, source_width=source_width, bias=bias)
-        _check_landmarks(landmarks, iterations)
-        self.landmarks, self.iterations = landmarks, iterations
+        super().__init__(embed_dim, num_heads, head_dim=head_dim, memory_dim=memory_dim, bias=bias)
+        _check_landmarks(num_landmarks, iterations)
+        self.num_landmarks, self.iterations = num_landmarks, iterations
 
     @checked
-    def forward(self, x: Tensor, source: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
         """The tokens' new values.
 
         Args:
-            x: `(batch, tokens, width)`.
-            source: what is asked, `(batch, keys, source_width)`; x itself by default.
+            x: `(batch, tokens, embed_dim)`.
+            memory: what is attended, `(batch, keys, memory_dim)`; x itself by default.
 
         Returns:
-            `(batch, tokens, width)`.
+            `(batch, tokens, embed_dim)`.
 
         Raises:
-            ShapeError: other axes or another width.
+            ShapeError: other axes or another embedding size.
         """
-        query, key, value = self.project(x, source)
-        return self.join(landmark_attention(query, key, value, self.landmarks, iterations=self.iterations))
+        query, key, value = self.project(x, memory)
+        return self.join(
+            landmark_attention(query, key, value, self.num_landmarks, iterations=self.iterations)
+        )

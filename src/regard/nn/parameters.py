@@ -14,51 +14,56 @@ class Config:
     """The numbers that decide how many parameters a transformer has.
 
     Attributes:
-        vocabulary: tokens with an embedding; 0 counts the layers alone.
-        width, heads, hidden: of a layer; `hidden` is 4 · width by default, `heads` query heads.
-        depth: number of layers.
-        kv_heads, head_dim, value_dim: of attention; defaults as in `MultiHeadAttention`.
-        crosses: whether each layer has cross-attention too, to a source of width `source_width` (default `width`).
-        positions: length of a learned table of positions, 0 for schemes without parameters. segments: likewise.
+        vocab_size: tokens with an embedding; 0 counts the layers alone.
+        hidden_size: embedding size. intermediate_size: of the feed-forward blocks, 4 · hidden_size by default.
+        num_hidden_layers: how many. num_attention_heads: query heads of each.
+        num_key_value_heads, head_dim, value_dim: of attention; defaults as in `MultiHeadAttention`.
+        cross_attention: whether each layer has cross-attention too, to a memory of `memory_dim` (`hidden_size` by
+            default).
+        max_position_embeddings: length of a learned table of positions, 0 for schemes without parameters.
+        type_vocab_size: kinds of tokens with an embedding (`token_type_ids`).
         gated: whether the feed-forward block has a gate: "swiglu", "geglu".
         bias: whether projections and layer norms have one.
-        kind: norms of tokens, "layer" or "rms". head_norm: of queries and keys.
+        norm_type: norms of tokens, "layer" or "rms". qk_norm: of queries and keys.
         sink: whether each head has a sink logit.
         embedding_norm: a norm behind the embeddings (BERT). final_norm: one behind the last layer (GPT-2).
         pooler: a projection of the first token (BERT).
-        tied: whether the projection to the vocabulary is the embedding itself, or none is there; else it has no bias.
+        tie_word_embeddings: whether the projection to the vocabulary is the embedding itself, or none is there; else it
+            has no bias.
     """
 
-    vocabulary: int
-    width: int
-    depth: int
-    heads: int
-    hidden: int | None = None
-    kv_heads: int | None = None
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int | None = None
+    num_key_value_heads: int | None = None
     head_dim: int | None = None
     value_dim: int | None = None
-    crosses: bool = False
-    source_width: int | None = None
-    positions: int = 0
-    segments: int = 0
+    cross_attention: bool = False
+    memory_dim: int | None = None
+    max_position_embeddings: int = 0
+    type_vocab_size: int = 0
     gated: bool = False
     bias: bool = True
-    kind: Literal["layer", "rms"] = "layer"
-    head_norm: Literal["layer", "rms"] | None = None
+    norm_type: Literal["layer", "rms"] = "layer"
+    qk_norm: Literal["layer", "rms"] | None = None
     sink: bool = False
     embedding_norm: bool = False
     final_norm: bool = True
     pooler: bool = False
-    tied: bool = True
+    tie_word_embeddings: bool = True
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name, known in (("kind", ("layer", "rms")), ("head_norm", ("layer", "rms", None))):
+        for name, known in (("norm_type", ("layer", "rms")), ("qk_norm", ("layer", "rms", None))):
             if getattr(self, name) not in known:
                 raise ArgumentError(f'{name} must be "layer" or "rms", got {getattr(self, name)!r}')
-        if self.head_dim is None and (self.heads < 1 or self.width % self.heads):
+        if self.head_dim is None and (
+            self.num_attention_heads < 1 or self.hidden_size % self.num_attention_heads
+        ):
             raise ArgumentError(
-                f"heads must divide width, got {self.heads} heads for a width of {self.width}"
+                f"num_attention_heads must divide hidden_size, got {self.num_attention_heads} and {self.hidden_size}"
             )
 
 
@@ -72,37 +77,44 @@ def parameters_of(config: Config) -> int:
 def parts_of(config: Config) -> dict[str, int]:
     """How many parameters each part has, over all layers: embeddings, attention, crossing, feedforward, norms, head.
 
-    With width d, query and value of all heads q and v, keys and values of kv_heads k and u, hidden h:
+    With hidden_size d, query and value of all heads q and v, key and value of all key-value heads k and u,
+    intermediate_size h:
     attention d(q + k + u) + vd, feed-forward 2dh (3dh with a gate), and as many biases as outputs.
     """
-    width, depth = config.width, config.depth
-    head_dim = width // config.heads if config.head_dim is None else config.head_dim
-    hidden = 4 * width if config.hidden is None else config.hidden
-    norm = width * (2 if config.kind == "layer" and config.bias else 1)
-    inner = hidden * (2 if config.gated else 1)
-    norms = depth * (3 if config.crosses else 2) + config.embedding_norm + config.final_norm
-    own = _attention(config, head_dim, width)
-    crossing = _attention(config, head_dim, config.source_width or width) if config.crosses else 0
-    pooler = _linear(width, width, True) if config.pooler else 0
+    hidden_size, num_hidden_layers = config.hidden_size, config.num_hidden_layers
+    head_dim = hidden_size // config.num_attention_heads if config.head_dim is None else config.head_dim
+    intermediate_size = 4 * hidden_size if config.intermediate_size is None else config.intermediate_size
+    norm = hidden_size * (2 if config.norm_type == "layer" and config.bias else 1)
+    inner = intermediate_size * (2 if config.gated else 1)
+    norms = (
+        num_hidden_layers * (3 if config.cross_attention else 2) + config.embedding_norm + config.final_norm
+    )
+    own = _attention(config, head_dim, hidden_size)
+    crossing = _attention(config, head_dim, config.memory_dim or hidden_size) if config.cross_attention else 0
+    pooler = _linear(hidden_size, hidden_size, True) if config.pooler else 0
     return {
-        "embeddings": (config.vocabulary + config.positions + config.segments) * width,
-        "attention": depth * own,
-        "crossing": depth * crossing,
-        "feedforward": depth * (_linear(width, inner, config.bias) + _linear(hidden, width, config.bias)),
+        "embeddings": (config.vocab_size + config.max_position_embeddings + config.type_vocab_size)
+        * hidden_size,
+        "attention": num_hidden_layers * own,
+        "crossing": num_hidden_layers * crossing,
+        "feedforward": num_hidden_layers
+        * (_linear(hidden_size, inner, config.bias) + _linear(intermediate_size, hidden_size, config.bias)),
         "norms": norms * norm,
-        "head": pooler + (0 if config.tied else config.vocabulary * width),
+        "head": pooler + (0 if config.tie_word_embeddings else config.vocab_size * hidden_size),
     }
 
 
-def _attention(config: Config, head_dim: int, source_width: int) -> int:
-    kv_heads = config.heads if config.kv_heads is None else config.kv_heads
+def _attention(config: Config, head_dim: int, memory_dim: int) -> int:
+    num_key_value_heads = (
+        config.num_attention_heads if config.num_key_value_heads is None else config.num_key_value_heads
+    )
     value_dim = head_dim if config.value_dim is None else config.value_dim
-    query = _linear(config.width, config.heads * head_dim, config.bias)
-    key = _linear(source_width, kv_heads * head_dim, config.bias)
-    value = _linear(source_width, kv_heads * value_dim, config.bias)
-    output = _linear(config.heads * value_dim, config.width, config.bias)
-    norms = {None: 0, "rms": 2 * head_dim, "layer": 4 * head_dim}[config.head_norm]
-    return query + key + value + output + norms + config.heads * config.sink
+    query = _linear(config.hidden_size, config.num_attention_heads * head_dim, config.bias)
+    key = _linear(memory_dim, num_key_value_heads * head_dim, config.bias)
+    value = _linear(memory_dim, num_key_value_heads * value_dim, config.bias)
+    output = _linear(config.num_attention_heads * value_dim, config.hidden_size, config.bias)
+    norms = {None: 0, "rms": 2 * head_dim, "layer": 4 * head_dim}[config.qk_norm]
+    return query + key + value + output + norms + config.num_attention_heads * config.sink
 
 
 def _linear(inputs: int, outputs: int, bias: bool) -> int:
@@ -112,15 +124,35 @@ def _linear(inputs: int, outputs: int, bias: bool) -> int:
 # --- models whose numbers are printed ----------------------------------------------------------------------
 
 
-def _bert(width: int, depth: int) -> Config:
+def _bert(hidden_size: int, num_hidden_layers: int) -> Config:
     return Config(
-        30522, width, depth, width // 64, positions=512, segments=2,
-        embedding_norm=True, final_norm=False, pooler=True,
-    )  # fmt: skip
+        30522,
+        hidden_size,
+        num_hidden_layers,
+        hidden_size // 64,
+        max_position_embeddings=512,
+        type_vocab_size=2,
+        embedding_norm=True,
+        final_norm=False,
+        pooler=True,
+    )
 
 
-def _gpt(width: int, depth: int, heads: int, head_dim: int | None = None, positions: int = 2048) -> Config:
-    return Config(50257, width, depth, heads, head_dim=head_dim, positions=positions)
+def _gpt(
+    hidden_size: int,
+    num_hidden_layers: int,
+    num_attention_heads: int,
+    head_dim: int | None = None,
+    max_position_embeddings: int = 2048,
+) -> Config:
+    return Config(
+        50257,
+        hidden_size,
+        num_hidden_layers,
+        num_attention_heads,
+        head_dim=head_dim,
+        max_position_embeddings=max_position_embeddings,
+    )
 
 
 # BERT: Devlin et al. 2019, pooler included, heads of masked-token training not. GPT-3: Brown et al. 2020, table 2.1.
@@ -128,7 +160,7 @@ def _gpt(width: int, depth: int, heads: int, head_dim: int | None = None, positi
 PUBLISHED = {
     "BERT-base": _bert(768, 12),
     "BERT-large": _bert(1024, 24),
-    "GPT-2 small": _gpt(768, 12, 12, positions=1024),
+    "GPT-2 small": _gpt(768, 12, 12, max_position_embeddings=1024),
     "GPT-3 Small": _gpt(768, 12, 12),
     "GPT-3 Medium": _gpt(1024, 24, 16),
     "GPT-3 Large": _gpt(1536, 24, 16),

@@ -22,80 +22,82 @@ from regard.spec.bias import relative as relative_bias
 class Sinusoidal(nn.Module):
     """Sines and cosines of falling frequencies, added to embeddings (Vaswani et al. 2017, section 3.5).
 
-        P[t, 2i] = sin(t / base^(2i / width)),  P[t, 2i + 1] = cos(the same)
+        P[t, 2i] = sin(t / base^(2i / embed_dim)),  P[t, 2i + 1] = cos(the same)
 
     Reach: any position has an encoding; a model was trained on some of them only, and gets worse past those.
 
     Args:
-        width: of the embeddings; even.
+        embed_dim: of the embeddings; even.
 
     Raises:
-        ArgumentError: an odd width.
+        ArgumentError: an odd `embed_dim`.
     """
 
     @sized
-    def __init__(self, width: int, *, base: float = 10000.0) -> None:
+    def __init__(self, embed_dim: int, *, base: float = 10000.0) -> None:
         super().__init__()
-        if width < 2 or width % 2:
-            raise ArgumentError(f"width must be even, as sines and cosines come in pairs, got {width}")
-        self.width, self.base = width, base
+        if embed_dim < 2 or embed_dim % 2:
+            raise ArgumentError(
+                f"embed_dim must be even, as sines and cosines come in pairs, got {embed_dim}"
+            )
+        self.embed_dim, self.base = embed_dim, base
 
     def table(self, length: int, first: int = 0) -> Tensor:
-        """The encodings `(length, width)` of positions `first` to `first + length − 1`, float32."""
+        """The encodings `(length, embed_dim)` of positions `first` to `first + length − 1`, float32."""
         return self._at(torch.arange(first, first + length))
 
     def _at(self, positions: Tensor) -> Tensor:
-        return torch.stack(_turns(positions, self.width, self.base), -1).flatten(-2).float()
+        return torch.stack(_sines(positions, self.embed_dim, self.base), -1).flatten(-2).float()
 
     @checked
     def forward(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
-        """Embeddings `(batch, tokens, width)` plus the encoding of their positions.
+        """Embeddings `(batch, tokens, embed_dim)` plus the encoding of their positions.
 
         Args:
             first: position of the first token: one for all rows, or one for each `(batch,)`, negative where a row
                 starts with padding (−padded), so that its first real token is at 0.
 
         Raises:
-            ShapeError: another width, or another number of rows.
+            ShapeError: another embedding size, or another number of rows.
         """
-        return x + self._at(_places(x, first, self.width)).to(x.dtype)
+        return x + self._at(_places(x, first, self.embed_dim)).to(x.dtype)
 
 
 class Learned(nn.Module):
     """A learned vector for each position, added to embeddings (BERT, GPT-2).
 
-    Reach: `length` positions and not one more, as nothing was learned past them.
+    Reach: `max_positions` positions and not one more, as nothing was learned past them.
 
     Args:
-        length: positions in the table.
-        width: of the embeddings.
+        max_positions: positions in the table.
+        embed_dim: of the embeddings.
     """
 
     @sized
-    def __init__(self, length: int, width: int) -> None:
+    def __init__(self, max_positions: int, embed_dim: int) -> None:
         super().__init__()
-        if width < 1:
-            raise ArgumentError(f"width must be at least 1, got {width}")
-        if length < 1:
-            raise ArgumentError(f"a table must have at least 1 position, got {length}")
-        self.weight = nn.Parameter(torch.empty(length, width))
+        if embed_dim < 1:
+            raise ArgumentError(f"embed_dim must be at least 1, got {embed_dim}")
+        if max_positions < 1:
+            raise ArgumentError(f"max_positions must be at least 1, got {max_positions}")
+        self.weight = nn.Parameter(torch.empty(max_positions, embed_dim))
         nn.init.normal_(self.weight, std=0.02)
 
     @checked
     def forward(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
-        """Embeddings `(batch, tokens, width)` plus the vectors of their positions; `first` as in `Sinusoidal`.
+        """Embeddings `(batch, tokens, embed_dim)` plus the vectors of their positions; `first` as in `Sinusoidal`.
 
         Raises:
             ArgumentError: a position past the end of the table.
-            ShapeError: another width, or another number of rows.
+            ShapeError: another embedding size, or another number of rows.
         """
-        length, width = self.weight.shape
+        max_positions, embed_dim = self.weight.shape
         if isinstance(first, int):
             last = first + x.shape[1] - 1
-            if x.ndim == 3 and last >= length:
+            if x.ndim == 3 and last >= max_positions:
                 raise ArgumentError(self._past(last))
-        places = _places(x, first, width)
-        if not isinstance(first, int) and not torch.compiler.is_compiling() and places.max() >= length:
+        places = _places(x, first, embed_dim)
+        if not isinstance(first, int) and not torch.compiler.is_compiling() and places.max() >= max_positions:
             raise ArgumentError(self._past(int(places.max())))
         return x + self.weight[places].to(x.dtype)
 
@@ -107,10 +109,10 @@ class Learned(nn.Module):
         )
 
 
-def _places(x: Tensor, first: int | Tensor, width: int) -> Tensor:
+def _places(x: Tensor, first: int | Tensor, embed_dim: int) -> Tensor:
     """Positions `(tokens,)` or `(batch, tokens)` of embeddings, padding before a text at 0 as nobody sees it."""
-    if x.ndim != 3 or x.shape[2] != width:
-        raise ShapeError(f"embeddings must be (batch, tokens, {width}), got {tuple(x.shape)}")
+    if x.ndim != 3 or x.shape[2] != embed_dim:
+        raise ShapeError(f"embeddings must be (batch, tokens, {embed_dim}), got {tuple(x.shape)}")
     if isinstance(first, Tensor):
         if first.shape != x.shape[:1]:
             raise ShapeError(
@@ -120,7 +122,7 @@ def _places(x: Tensor, first: int | Tensor, width: int) -> Tensor:
     return (torch.arange(x.shape[1], device=x.device) + first).clamp(min=0)
 
 
-def _turns(positions: Tensor, dim: int, base: float) -> tuple[Tensor, Tensor]:
+def _sines(positions: Tensor, dim: int, base: float) -> tuple[Tensor, Tensor]:
     """Sine and cosine of position · base^(−2i/dim) `(…, dim/2)`, float64: float32 loses the angle of far positions."""
     frequencies = base ** -(torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64) / dim)
     angles = positions[..., None].to(torch.float64) * frequencies
@@ -131,16 +133,16 @@ def _turns(positions: Tensor, dim: int, base: float) -> tuple[Tensor, Tensor]:
 
 
 class HeadPositions(nn.Module):
-    """Base of the schemes inside attention: `turn` queries and keys, or give a `bias` of the scores, or both.
+    """Base of the schemes inside attention: `rotate` queries and keys, or give a `bias` of the scores, or both.
 
     They know differences of positions only. So it does not matter where a row's text starts: a batch with padding on
     the left needs nothing but its mask, `rg.padding(lengths, start=n - lengths)`.
     """
 
-    def check(self, heads: int, dim: int) -> None:
+    def check(self, num_heads: int, head_dim: int) -> None:
         """Raise ArgumentError where the scheme does not fit an attention layer."""
 
-    def turn(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+    def rotate(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         """Query and key `(batch, heads or kv_heads, tokens, dim)` of the same tokens, with their positions in them."""
         return query, key
 
@@ -150,61 +152,61 @@ class HeadPositions(nn.Module):
 
 
 class Rotary(HeadPositions):
-    """Pairs of numbers in queries and keys are turned by an angle that grows with the position (Su et al. 2021).
+    """Pairs of numbers in queries and keys are rotated by an angle that grows with the position (Su et al. 2021).
 
-        (a, b) → (a cos θ − b sin θ, b cos θ + a sin θ),  θ = position / stretch · base^(−2i / dim)
+        (a, b) → (a cos θ − b sin θ, b cos θ + a sin θ),  θ = position / scaling_factor · base^(−2i / dim)
 
     so that q · k depends on the difference of the two positions.
 
     Reach: any position is computed. A model gets worse past the length that it was trained on, at once and badly: for
-    a text `s` times as long, either divide the positions with `stretch=s` (position interpolation, Chen et al. 2023)
-    or raise `base` by `s^(dim / (dim − 2))` (NTK-aware), and train on a little.
+    a text `s` times as long, either divide the positions with `scaling_factor=s` (position interpolation, Chen et al.
+    2023) or raise `base` by `s^(dim / (dim − 2))` (NTK-aware), and train on a little.
 
     Args:
-        dim: how many numbers of each head are turned, from its first one; even. The others stay as they are.
+        dim: how many numbers of each head are rotated, from its first one; even. The others stay as they are.
         interleaved: pairs are neighbors (2i, 2i + 1), as in the paper and in GPT-J, instead of (i, i + dim/2), as in
             GPT-NeoX and Llama. The two differ by the order of rows in the projections.
 
     Raises:
-        ArgumentError: an odd `dim`, or a base or stretch that is not positive.
+        ArgumentError: an odd `dim`, or a base or scaling factor that is not positive.
     """
 
     @sized
     def __init__(
-        self, dim: int, *, base: float = 10000.0, stretch: float = 1.0, interleaved: bool = False
+        self, dim: int, *, base: float = 10000.0, scaling_factor: float = 1.0, interleaved: bool = False
     ) -> None:
         super().__init__()
         if dim < 2 or dim % 2:
-            raise ArgumentError(f"dim must be even, as rotary positions turn pairs, got {dim}")
-        if base <= 0 or stretch <= 0:
-            raise ArgumentError(f"base and stretch must be positive, got {base} and {stretch}")
-        self.dim, self.base, self.stretch, self.interleaved = dim, base, stretch, interleaved
+            raise ArgumentError(f"dim must be even, as rotary positions rotate pairs, got {dim}")
+        if base <= 0 or scaling_factor <= 0:
+            raise ArgumentError(f"base and scaling_factor must be positive, got {base} and {scaling_factor}")
+        self.dim, self.base, self.scaling_factor, self.interleaved = dim, base, scaling_factor, interleaved
 
-    def check(self, heads: int, dim: int) -> None:
-        if self.dim > dim:
+    def check(self, num_heads: int, head_dim: int) -> None:
+        if self.dim > head_dim:
             raise ArgumentError(
-                f"rotary positions turn {self.dim} numbers of each head, which has only {dim}"
+                f"rotary positions rotate {self.dim} numbers of each head, which has only {head_dim}"
             )
 
-    def turn(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
+    def rotate(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         places = torch.arange(first, first + query.shape[2], device=query.device, dtype=torch.float64)
         exact = torch.float64 if query.dtype == torch.float64 else torch.float32
-        sin, cos = (turn.to(exact) for turn in _turns(places / self.stretch, self.dim, self.base))
-        return self._turned(query, sin, cos), self._turned(key, sin, cos)
+        sin, cos = (wave.to(exact) for wave in _sines(places / self.scaling_factor, self.dim, self.base))
+        return self._rotated(query, sin, cos), self._rotated(key, sin, cos)
 
-    def _turned(self, tokens: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
+    def _rotated(self, tokens: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
         part, rest = tokens[..., : self.dim], tokens[..., self.dim :]
         if self.interleaved:
             a, b = part.unflatten(-1, (-1, 2)).unbind(-1)
-            turned = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
+            rotated = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
         else:
             a, b = part.chunk(2, -1)
-            turned = torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-        turned = turned.to(tokens.dtype)
-        return turned if not rest.shape[-1] else torch.cat((turned, rest), -1)
+            rotated = torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+        rotated = rotated.to(tokens.dtype)
+        return rotated if not rest.shape[-1] else torch.cat((rotated, rest), -1)
 
     def extra_repr(self) -> str:
-        return f"{self.dim}, base={self.base:g}, stretch={self.stretch:g}, interleaved={self.interleaved}"
+        return f"{self.dim}, base={self.base:g}, scaling_factor={self.scaling_factor:g}, interleaved={self.interleaved}"
 
 
 class Alibi(HeadPositions):
@@ -216,24 +218,26 @@ class Alibi(HeadPositions):
     Reach: any length, and it was made for that: a model trained on short texts keeps its perplexity on longer ones.
 
     Args:
-        heads: query heads of the layer.
+        num_heads: query heads of the layer.
     """
 
     slopes: Tensor
 
     @sized
-    def __init__(self, heads: int) -> None:
+    def __init__(self, num_heads: int) -> None:
         super().__init__()
-        if heads < 1:
-            raise ArgumentError(f"heads must be at least 1, got {heads}")
-        below = 2 ** int(math.log2(heads))
+        if num_heads < 1:
+            raise ArgumentError(f"num_heads must be at least 1, got {num_heads}")
+        below = 2 ** int(math.log2(num_heads))
         exponents = [8 * (i + 1) / below for i in range(below)]
-        exponents += [4 * (2 * i + 1) / below for i in range(heads - below)]
+        exponents += [4 * (2 * i + 1) / below for i in range(num_heads - below)]
         self.register_buffer("slopes", 2.0 ** -torch.tensor(exponents), persistent=False)
 
-    def check(self, heads: int, dim: int) -> None:
-        if heads != len(self.slopes):
-            raise ArgumentError(f"alibi must have a slope for each of {heads} heads, got {len(self.slopes)}")
+    def check(self, num_heads: int, head_dim: int) -> None:
+        if num_heads != len(self.slopes):
+            raise ArgumentError(
+                f"alibi must have a slope for each of {num_heads} heads, got {len(self.slopes)}"
+            )
 
     def bias(self) -> Bias:
         return alibi_bias(self.slopes)
@@ -242,17 +246,19 @@ class Alibi(HeadPositions):
 class Relative(HeadPositions):
     """A learned bias for each difference k − q, one table per head.
 
-    With `buckets`, differences share entries as in T5 (Raffel et al. 2020): half of them for one difference each, the
-    others for ranges that grow as logarithms do up to `reach`; without, each difference within ±reach has its own.
+    With `num_buckets`, differences share entries as in T5 (Raffel et al. 2020): half of them for one difference each,
+    the others for ranges that grow as logarithms do up to `max_distance`; without, each difference within ±max_distance
+    has its own.
 
-    Reach: any length; all differences past ±reach share the last entry of their side, so nothing that was not learned
-    is ever looked up.
+    Reach: any length; all differences past ±max_distance share the last entry of their side, so nothing that was not
+    learned is ever looked up.
 
     Args:
-        heads: query heads of the layer.
-        reach: largest difference that is told from larger ones; T5's `max_distance`.
-        buckets: how many entries differences share; None: 2 · reach + 1, one for each.
-        one_sided: buckets are for keys before the query only, as in T5's decoder; all keys after it share the first.
+        num_heads: query heads of the layer.
+        max_distance: largest difference that is told from larger ones.
+        num_buckets: how many entries differences share; None: 2 · max_distance + 1, one for each.
+        bidirectional: whether keys after the query have buckets too; False: they all share the first one, as in T5's
+            decoder.
 
     Raises:
         ArgumentError: numbers that make no table.
@@ -262,44 +268,59 @@ class Relative(HeadPositions):
 
     @sized
     def __init__(
-        self, heads: int, reach: int = 128, *, buckets: int | None = 32, one_sided: bool = False
+        self,
+        num_heads: int,
+        max_distance: int = 128,
+        *,
+        num_buckets: int | None = 32,
+        bidirectional: bool = True,
     ) -> None:
         super().__init__()
-        if heads < 1 or reach < 1:
-            raise ArgumentError(f"heads and reach must be at least 1, got {heads} and {reach}")
-        sides = 1 if one_sided else 2
-        if buckets is not None and (buckets % (2 * sides) or not 0 < buckets // (2 * sides) < reach):
+        if num_heads < 1 or max_distance < 1:
             raise ArgumentError(
-                f"buckets must be a positive multiple of {2 * sides} below {2 * sides} · reach = {2 * sides * reach}, "
-                f"got {buckets}"
+                f"num_heads and max_distance must be at least 1, got {num_heads} and {max_distance}"
             )
-        if buckets is None and one_sided:
-            raise ArgumentError("one_sided is about buckets, got buckets=None")
-        difference = torch.arange(-reach, reach + 1)
-        index = difference + reach if buckets is None else _buckets(difference, buckets, reach, one_sided)
+        sides = 2 if bidirectional else 1
+        if num_buckets is not None and (
+            num_buckets % (2 * sides) or not 0 < num_buckets // (2 * sides) < max_distance
+        ):
+            raise ArgumentError(
+                f"num_buckets must be a positive multiple of {2 * sides} below {2 * sides} · max_distance = "
+                f"{2 * sides * max_distance}, got {num_buckets}"
+            )
+        if num_buckets is None and not bidirectional:
+            raise ArgumentError("bidirectional=False is about buckets, got num_buckets=None")
+        difference = torch.arange(-max_distance, max_distance + 1)
+        index = (
+            difference + max_distance
+            if num_buckets is None
+            else _buckets(difference, num_buckets, max_distance, bidirectional)
+        )
         self.register_buffer("index", index, persistent=False)
-        self.weight = nn.Parameter(torch.empty(heads, 2 * reach + 1 if buckets is None else buckets))
+        self.weight = nn.Parameter(
+            torch.empty(num_heads, 2 * max_distance + 1 if num_buckets is None else num_buckets)
+        )
         nn.init.normal_(self.weight, std=0.02)
 
-    def check(self, heads: int, dim: int) -> None:
-        if heads != self.weight.shape[0]:
+    def check(self, num_heads: int, head_dim: int) -> None:
+        if num_heads != self.weight.shape[0]:
             raise ArgumentError(
-                f"a relative table must have a row for each of {heads} heads, got {self.weight.shape[0]}"
+                f"a relative table must have a row for each of {num_heads} heads, got {self.weight.shape[0]}"
             )
 
     def table(self) -> Tensor:
-        """The bias `(heads, 2·reach + 1)` of each difference k − q from −reach to reach."""
+        """The bias `(heads, 2·max_distance + 1)` of each difference k − q from −max_distance to max_distance."""
         return self.weight[:, self.index]
 
     def bias(self) -> Bias:
         return relative_bias(self.table())
 
 
-def _buckets(difference: Tensor, buckets: int, reach: int, one_sided: bool) -> Tensor:
+def _buckets(difference: Tensor, num_buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
     """T5's bucket of each difference k − q."""
-    own = buckets if one_sided else buckets // 2
-    distance = -difference.clamp(max=0) if one_sided else difference.abs()
+    own = num_buckets // 2 if bidirectional else num_buckets
+    distance = difference.abs() if bidirectional else -difference.clamp(max=0)
     exact = own // 2
-    grown = torch.log(distance.clamp(min=1) / exact) / math.log(reach / exact) * (own - exact)
+    grown = torch.log(distance.clamp(min=1) / exact) / math.log(max_distance / exact) * (own - exact)
     bucket = torch.where(distance < exact, distance, (exact + grown.long()).clamp(max=own - 1))
-    return bucket if one_sided else bucket + own * (difference > 0)
+    return bucket + own * (difference > 0) if bidirectional else bucket

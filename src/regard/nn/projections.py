@@ -1,6 +1,6 @@
-"""Heads given by their projections: of unequal width perhaps, or made by hand. Knows how they become fused weights.
+"""The projections around attention: tokens to heads and back, and heads that are given by their weights.
 
-A head of width d among others of width D > d gets D − d rows of zeros in its query, key and value, and columns of
+A given head of `head_dim` d among others of D > d gets D − d rows of zeros in its query, key and value, and columns of
 zeros in the output projection. Scores and output are the same, and so is every gradient of what was given: that of
 a zero row is a product with the zeros of its partner, so the zeros stay zeros in training too.
 """
@@ -12,11 +12,81 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from regard.checks.arguments import sized
 from regard.errors import ArgumentError, ShapeError
 
 Head = tuple[Tensor, Tensor, Tensor]
+
+
+class HeadLayer(nn.Module):
+    """Base of layers with heads: projections `query`, `key`, `value` and `output`.
+
+    Args:
+        embed_dim: embedding size of the queries and of the output.
+        num_heads: how many.
+        head_dim: of query, key and value, per head; embed_dim / num_heads by default.
+        memory_dim: embedding size of the memory; `embed_dim` by default.
+        bias: whether the projections have one.
+
+    Raises:
+        ArgumentError: sizes below 1, or an `embed_dim` that is no multiple of `num_heads` where `head_dim` is left out.
+    """
+
+    @sized
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        head_dim: int | None = None,
+        memory_dim: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if head_dim is None and num_heads > 0 and embed_dim % num_heads:
+            raise ArgumentError(
+                f"num_heads must divide embed_dim where head_dim is not given, got {num_heads} and {embed_dim}"
+            )
+        self.embed_dim, self.num_heads = embed_dim, num_heads
+        self.memory_dim = embed_dim if memory_dim is None else memory_dim
+        self.head_dim = embed_dim // max(1, num_heads) if head_dim is None else head_dim
+        for name in ("embed_dim", "num_heads", "head_dim", "memory_dim"):
+            if getattr(self, name) < 1:
+                raise ArgumentError(f"{name} must be at least 1, got {getattr(self, name)}")
+        inner = num_heads * self.head_dim
+        self.query = nn.Linear(embed_dim, inner, bias)
+        self.key = nn.Linear(self.memory_dim, inner, bias)
+        self.value = nn.Linear(self.memory_dim, inner, bias)
+        self.output = nn.Linear(inner, embed_dim, bias)
+        for layer in (self.query, self.key, self.value, self.output):
+            nn.init.xavier_uniform_(layer.weight)
+            if bias:
+                nn.init.zeros_(layer.bias)
+
+    def project(self, x: Tensor, memory: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Query, key and value `(batch, heads, tokens, head_dim)` of tokens `(batch, tokens, embed_dim)`.
+
+        Raises:
+            ShapeError: other axes or another embedding size.
+        """
+        name = "x" if memory is None else "memory"
+        memory = x if memory is None else memory
+        for called, tensor, size in (("x", x, self.embed_dim), (name, memory, self.memory_dim)):
+            if tensor.ndim != 3 or tensor.shape[2] != size:
+                raise ShapeError(f"{called} must be (batch, tokens, {size}), got {tuple(tensor.shape)}")
+        pairs = (self.query, x), (self.key, memory), (self.value, memory)
+        query, key, value = (
+            linear(tokens).unflatten(2, (self.num_heads, self.head_dim)).transpose(1, 2)
+            for linear, tokens in pairs
+        )
+        return query, key, value
+
+    def join(self, output: Tensor) -> Tensor:
+        """`(batch, heads, tokens, head_dim)` back to `(batch, tokens, embed_dim)`."""
+        joined: Tensor = self.output(output.transpose(1, 2).flatten(2))
+        return joined
 
 
 @dataclass(frozen=True)
@@ -24,9 +94,9 @@ class Fused:
     """Given heads as the weights of one layer; shapes as those of `nn.Linear.weight`, `(outputs, inputs)`.
 
     Attributes:
-        query, key: `(heads · head_dim, width)`; a narrow head's query times √(head_dim / its own), so that the layer's
-            scale of 1/√head_dim is right for it too.
-        value: `(heads · value_dim, source width)`.
+        query, key: `(heads · head_dim, embed_dim)`; a narrow head's query times √(head_dim / its own), so that the
+            layer's scale of 1/√head_dim is right for it too.
+        value: `(heads · value_dim, memory_dim)`.
         output: `(outputs, heads · value_dim)`.
         equal: whether no head was filled with zeros.
     """
@@ -44,7 +114,7 @@ def fuse(heads: Sequence[Head], output: Tensor | None, scale: float | None) -> F
     """Put given heads side by side.
 
     Args:
-        heads: weights of query `(d, width)`, key `(d, source width)` and value `(e, source width)`, head by head;
+        heads: weights of query `(d, embed_dim)`, key `(d, memory_dim)` and value `(e, memory_dim)`, head by head;
             d and e may differ between heads.
         output: `(outputs, Σ e)`; None: the heads' outputs stay as they are, joined.
         scale: factor of q · k for all heads alike; None: 1/√d with each head's own d.
@@ -90,11 +160,11 @@ def _check(number: int, head: Head, first: Head) -> None:
     query, key, value = head
     shapes = f"{tuple(query.shape)}, {tuple(key.shape)} and {tuple(value.shape)}"
     if query.shape[0] != key.shape[0] or 0 in (query.shape[0], value.shape[0]):
-        raise ShapeError(f"head {number} must have one width for query and key, none 0, got {shapes}")
+        raise ShapeError(f"head {number} must have one head_dim for query and key, none 0, got {shapes}")
     if key.shape[1] != value.shape[1]:
-        raise ShapeError(f"key and value of head {number} must read one source, got {shapes}")
+        raise ShapeError(f"key and value of head {number} must read one memory, got {shapes}")
     if query.shape[1] != first[0].shape[1] or key.shape[1] != first[1].shape[1]:
         raise ShapeError(
-            f"all heads must read the same widths, {first[0].shape[1]} and {first[1].shape[1]}, "
+            f"all heads must read the same embedding sizes, {first[0].shape[1]} and {first[1].shape[1]}, "
             f"got {query.shape[1]} and {key.shape[1]} for head {number}"
         )

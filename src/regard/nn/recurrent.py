@@ -29,15 +29,15 @@ class RecurrentEncoder(nn.Module):
     """A GRU (Cho et al. 2014) or LSTM (Hochreiter and Schmidhuber 1997) over a text, in one direction or in both.
 
     Args:
-        width: of the tokens.
-        hidden: of each direction's state.
+        input_size: of the tokens' embeddings.
+        hidden_size: of each direction's state.
         cell: "gru" or "lstm".
-        layers: how many on top of each other.
+        num_layers: how many on top of each other.
         bidirectional: whether a second one reads backwards.
         dropout: between the layers, in training.
 
     Attributes:
-        width_out: width of its outputs, 2 · hidden with two directions.
+        output_size: size of its outputs, 2 · hidden_size with two directions.
 
     Raises:
         ArgumentError: an unknown cell, or a size below 1.
@@ -46,21 +46,26 @@ class RecurrentEncoder(nn.Module):
     @sized
     def __init__(
         self,
-        width: int,
-        hidden: int,
+        input_size: int,
+        hidden_size: int,
         *,
         cell: Cell = "gru",
-        layers: int = 1,
+        num_layers: int = 1,
         bidirectional: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        _check(cell, width=width, hidden=hidden, layers=layers)
+        _check(cell, input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         dropout = share("dropout", dropout)
-        self.width, self.hidden, self.bidirectional = width, hidden, bidirectional
-        self.width_out = hidden * (2 if bidirectional else 1)
+        self.input_size, self.hidden_size, self.bidirectional = input_size, hidden_size, bidirectional
+        self.output_size = hidden_size * (2 if bidirectional else 1)
         self.network = NETWORKS[cell](
-            width, hidden, layers, batch_first=True, bidirectional=bidirectional, dropout=dropout
+            input_size,
+            hidden_size,
+            num_layers,
+            batch_first=True,
+            bidirectional=bidirectional,
+            dropout=dropout,
         )
 
     @checked
@@ -68,18 +73,18 @@ class RecurrentEncoder(nn.Module):
         """Read texts.
 
         Args:
-            x: `(batch, tokens, width)`.
+            x: `(batch, tokens, input_size)`.
             lengths: how many tokens of each row are real, at least 1; None: all.
 
         Returns:
-            outputs `(batch, tokens, width_out)`, 0 behind a row's end; and the last layer's final states, those of both
-            directions side by side, `(batch, width_out)`, with which a decoder may start.
+            outputs `(batch, tokens, output_size)`, 0 behind a row's end; and the last layer's final states, those of
+            both directions side by side, `(batch, output_size)`, with which a decoder may start.
 
         Raises:
-            ShapeError: other axes or another width.
+            ShapeError: other axes or another size.
         """
-        if x.ndim != 3 or x.shape[2] != self.width:
-            raise ShapeError(f"x must be (batch, tokens, {self.width}), got {tuple(x.shape)}")
+        if x.ndim != 3 or x.shape[2] != self.input_size:
+            raise ShapeError(f"x must be (batch, tokens, {self.input_size}), got {tuple(x.shape)}")
         if lengths is None:
             outputs, final = self.network(x)
         else:
@@ -99,14 +104,14 @@ class DecoderState:
     """Where a recurrent decoder stands.
 
     Attributes:
-        hidden: `(batch, hidden)`. memory: the same, the memory cell of an LSTM; None for a GRU.
-        fed: `(batch, …)`, what the next step is fed beside its token: the last attentional output; None at the start.
+        hidden: `(batch, hidden_size)`. cell: the same, the cell state of an LSTM; None for a GRU.
+        input_feed: `(batch, hidden_size)`, the last output, which the next step reads beside its token; None at first.
         position: of the next token.
     """
 
     hidden: Tensor
-    memory: Tensor | None = None
-    fed: Tensor | None = None
+    cell: Tensor | None = None
+    input_feed: Tensor | None = None
     position: int = 0
 
 
@@ -121,20 +126,20 @@ class _Run:
 
 
 class RecurrentDecoder(nn.Module):
-    """A recurrent cell that looks at a source before each step or after it.
+    """A recurrent cell that looks at a memory before each step or after it.
 
     - "bahdanau" (Bahdanau et al. 2015): the last state asks, and the context enters the cell beside the token:
       `c = attend(s₋₁)`, `s = cell([x; c], s₋₁)`; the output is `tanh(W [s; c])`.
-    - "luong" (Luong et al. 2015): the cell goes first and the new state asks: `s = cell([x; fed], s₋₁)`,
+    - "luong" (Luong et al. 2015): the cell goes first and the new state asks: `s = cell([x; input_feed], s₋₁)`,
       `c = attend(s)`; the output is `tanh(W [s; c])`, and is fed to the next step.
 
     Without a score there is no attention: the output is the state (Sutskever et al. 2014).
 
     Args:
-        width: of the tokens.
-        hidden: of the state and of the outputs.
-        source_width: of the source.
-        score: any of `regard.nn.scores`, between states of `hidden` and sources of `source_width`; None for none.
+        input_size: of the tokens' embeddings.
+        hidden_size: of the state and of the outputs.
+        memory_dim: embedding size of the memory.
+        score: any of `regard.nn.scores`, between states of `hidden_size` and memories of `memory_dim`; None for none.
         order: "bahdanau" or "luong".
         cell: "gru" or "lstm".
 
@@ -145,30 +150,30 @@ class RecurrentDecoder(nn.Module):
     @sized
     def __init__(
         self,
-        width: int,
-        hidden: int,
-        source_width: int,
+        input_size: int,
+        hidden_size: int,
+        memory_dim: int,
         *,
         score: Score | None,
         order: Literal["bahdanau", "luong"] = "luong",
         cell: Cell = "gru",
     ) -> None:
         super().__init__()
-        _check(cell, width=width, hidden=hidden, source_width=source_width)
+        _check(cell, input_size=input_size, hidden_size=hidden_size, memory_dim=memory_dim)
         if order not in ("bahdanau", "luong"):
             raise ArgumentError(f'order must be "bahdanau" or "luong", got {order!r}')
-        self.width, self.hidden, self.source_width = width, hidden, source_width
+        self.input_size, self.hidden_size, self.memory_dim = input_size, hidden_size, memory_dim
         self.score, self.order = score, order
-        beside = source_width if order == "bahdanau" else hidden
+        beside = memory_dim if order == "bahdanau" else hidden_size
         beside = 0 if score is None else beside
-        self.cell = CELLS[cell](width + beside, hidden)
-        self.combine = None if score is None else nn.Linear(hidden + source_width, hidden)
+        self.cell = CELLS[cell](input_size + beside, hidden_size)
+        self.combine = None if score is None else nn.Linear(hidden_size + memory_dim, hidden_size)
 
     @checked
     def forward(
         self,
         x: Tensor,
-        source: Tensor,
+        memory: Tensor,
         state: DecoderState | Tensor | None = None,
         *,
         lengths: Tensor | None = None,
@@ -176,48 +181,48 @@ class RecurrentDecoder(nn.Module):
         """Take steps, one for each token that is given: all of a text in training, one in decoding.
 
         Args:
-            x: `(batch, tokens, width)`.
-            source: `(batch, keys, source_width)`.
-            state: where to go on; a tensor `(batch, hidden)` to start with; zeros by default.
+            x: `(batch, tokens, input_size)`.
+            memory: `(batch, keys, memory_dim)`.
+            state: where to go on; a tensor `(batch, hidden_size)` to start with; zeros by default.
             lengths: how many keys of each row are real; None: all.
 
         Returns:
-            outputs `(batch, tokens, hidden)`, and the state after the last step.
+            outputs `(batch, tokens, hidden_size)`, and the state after the last step.
 
         Raises:
             ShapeError: inputs that do not fit together.
         """
-        for name, tensor, width in (("x", x, self.width), ("source", source, self.source_width)):
-            if tensor.ndim != 3 or tensor.shape[2] != width or tensor.shape[0] != x.shape[0]:
+        for name, tensor, size in (("x", x, self.input_size), ("memory", memory, self.memory_dim)):
+            if tensor.ndim != 3 or tensor.shape[2] != size or tensor.shape[0] != x.shape[0]:
                 raise ShapeError(
-                    f"{name} must be (batch, tokens, {width}) with batch {x.shape[0]}, got {tuple(tensor.shape)}"
+                    f"{name} must be (batch, tokens, {size}) with batch {x.shape[0]}, got {tuple(tensor.shape)}"
                 )
         begin = self._begin(x, state)
         if x.shape[1] == 0:
-            return x.new_zeros(x.shape[0], 0, self.hidden), begin
+            return x.new_zeros(x.shape[0], 0, self.hidden_size), begin
         if self.score is None:
-            run = self._steps(x, source, begin, None)
+            run = self._steps(x, memory, begin, None)
             return run.outputs, run.state
         mask = None if lengths is None else prefix(lengths)
         done = hand_over(
-            (x, source),
-            lambda: self._steps(x, source, begin, mask),
-            lambda run: self._tell(run, source, begin, mask),
+            (x, memory),
+            lambda: self._steps(x, memory, begin, mask),
+            lambda run: self._tell(run, memory, begin, mask),
         )
         return done.outputs, done.state
 
     def _begin(self, x: Tensor, state: DecoderState | Tensor | None) -> DecoderState:
-        shape = (x.shape[0], self.hidden)
+        shape = (x.shape[0], self.hidden_size)
         if not isinstance(state, DecoderState):
             state = DecoderState(x.new_zeros(shape) if state is None else state)
         if tuple(state.hidden.shape) != shape:
             raise ShapeError(f"the state must be {shape}, got {tuple(state.hidden.shape)}")
-        if isinstance(self.cell, nn.LSTMCell) and state.memory is None:
-            state = replace(state, memory=torch.zeros_like(state.hidden))
+        if isinstance(self.cell, nn.LSTMCell) and state.cell is None:
+            state = replace(state, cell=torch.zeros_like(state.hidden))
         return state
 
-    def _steps(self, x: Tensor, source: Tensor, state: DecoderState, mask: Mask | None) -> _Run:
-        value = source[:, None]
+    def _steps(self, x: Tensor, memory: Tensor, state: DecoderState, mask: Mask | None) -> _Run:
+        value = memory[:, None]
         projected = None if self.score is None else self.score.project(value)
         outputs, queries, contexts = [], [], []
         for token in x.unbind(1):
@@ -227,8 +232,8 @@ class RecurrentDecoder(nn.Module):
                 outputs.append(state.hidden)
                 continue
             if self.order == "luong":
-                fed = torch.zeros_like(query) if state.fed is None else state.fed
-                state = self._moved(torch.cat((token, fed), -1), state)
+                input_feed = torch.zeros_like(query) if state.input_feed is None else state.input_feed
+                state = self._moved(torch.cat((token, input_feed), -1), state)
                 query = state.hidden
                 context = self._look(query, projected, value, mask)
             else:
@@ -237,7 +242,7 @@ class RecurrentDecoder(nn.Module):
             assert self.combine is not None
             output = torch.tanh(self.combine(torch.cat((state.hidden, context), -1)))
             if self.order == "luong":
-                state = replace(state, fed=output)
+                state = replace(state, input_feed=output)
             outputs.append(output)
             queries.append(query)
             contexts.append(context)
@@ -249,26 +254,30 @@ class RecurrentDecoder(nn.Module):
         """The state after the cell."""
         position = state.position + 1
         if isinstance(self.cell, nn.LSTMCell):
-            assert state.memory is not None
-            hidden, memory = self.cell(given, (state.hidden, state.memory))
-            return replace(state, hidden=hidden, memory=memory, position=position)
+            assert state.cell is not None
+            hidden, cell = self.cell(given, (state.hidden, state.cell))
+            return replace(state, hidden=hidden, cell=cell, position=position)
         return replace(state, hidden=self.cell(given, state.hidden), position=position)
 
     def _look(self, query: Tensor, projected: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
-        """The context of one step, `(batch, source_width)`."""
+        """The context of one step, `(batch, memory_dim)`."""
         assert self.score is not None
         asking, asked, spec = self.score.compare(query[:, None, None], projected)
         masked: SpecArguments = {**spec, "mask": mask}
         return attend(asking, asked, value.to(asking.dtype), **masked)[:, 0, 0]
 
-    def _tell(self, run: _Run, source: Tensor, begin: DecoderState, mask: Mask | None) -> Handed:
+    def _tell(self, run: _Run, memory: Tensor, begin: DecoderState, mask: Mask | None) -> Handed:
         """All steps as one call of cross-attention."""
         assert self.score is not None and run.queries is not None and run.contexts is not None
-        query, key, spec = self.score.prepare(run.queries[:, None], source[:, None])
+        query, key, spec = self.score.prepare(run.queries[:, None], memory[:, None])
         return Handed(
-            query=query, key=key, value=source[:, None].to(query.dtype), output=run.contexts[:, None], crosses=True,
+            query=query,
+            key=key,
+            value=memory[:, None].to(query.dtype),
+            output=run.contexts[:, None],
+            crosses=True,
             spec=SpecArguments({**spec, "mask": mask, "align": begin.position}),
-        )  # fmt: skip
+        )
 
 
 def _check(cell: str, **sizes: int) -> None:

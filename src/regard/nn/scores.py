@@ -93,15 +93,15 @@ class General(Score):
 
     Args:
         query_dim: of the queries. key_dim: of the keys; `query_dim` by default.
-        heads: how many matrices: one for all heads, or one for each head of the keys.
+        num_heads: how many matrices: one for all heads, or one for each head of the keys.
     """
 
     @sized
-    def __init__(self, query_dim: int, key_dim: int | None = None, *, heads: int = 1) -> None:
+    def __init__(self, query_dim: int, key_dim: int | None = None, *, num_heads: int = 1) -> None:
         super().__init__()
         key_dim = query_dim if key_dim is None else key_dim
-        _check_positive(query_dim=query_dim, key_dim=key_dim, heads=heads)
-        self.weight = nn.Parameter(torch.empty(heads, query_dim, key_dim))
+        _check_positive(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads)
+        self.weight = nn.Parameter(torch.empty(num_heads, query_dim, key_dim))
         for head in self.weight:
             nn.init.xavier_uniform_(head)
 
@@ -122,23 +122,23 @@ class General(Score):
 class Additive(Score):
     """vᵀ tanh(Wq q + Wk k + b), a small network (Bahdanau et al. 2015, arXiv 1409.0473).
 
-    Its scores are no product, so they are computed for all pairs: memory grows as queries · keys · hidden in training.
+    Its scores are no product, so they are computed for all pairs: training stores queries · keys · hidden_size numbers.
 
     Args:
-        query_dim: of the queries. key_dim: of the keys. hidden: units of the network.
+        query_dim: of the queries. key_dim: of the keys. hidden_size: units of the network.
         bias: whether it has b.
     """
 
     @sized
-    def __init__(self, query_dim: int, key_dim: int, hidden: int, *, bias: bool = True) -> None:
+    def __init__(self, query_dim: int, key_dim: int, hidden_size: int, *, bias: bool = True) -> None:
         super().__init__()
-        _check_positive(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
-        self.query = nn.Linear(query_dim, hidden, bias=False)
-        self.key = nn.Linear(key_dim, hidden, bias=bias)
-        self.combine = nn.Linear(hidden, 1, bias=False)
+        _check_positive(query_dim=query_dim, key_dim=key_dim, hidden_size=hidden_size)
+        self.query = nn.Linear(query_dim, hidden_size, bias=False)
+        self.key = nn.Linear(key_dim, hidden_size, bias=bias)
+        self.combine = nn.Linear(hidden_size, 1, bias=False)
 
     def project(self, key: Tensor) -> Tensor:
-        """Wk k + b, `(batch, kv_heads, keys, hidden)`."""
+        """Wk k + b, `(batch, kv_heads, keys, hidden_size)`."""
         _check_dim("key", key, self.key.in_features)
         return self.key(key)
 
@@ -154,16 +154,16 @@ class Concat(Score):
     W [q; k] is computed as the sum of its two halves, each once for its token.
 
     Args:
-        query_dim: of the queries. key_dim: of the keys. hidden: rows of W.
+        query_dim: of the queries. key_dim: of the keys. hidden_size: rows of W.
     """
 
     @sized
-    def __init__(self, query_dim: int, key_dim: int, hidden: int) -> None:
+    def __init__(self, query_dim: int, key_dim: int, hidden_size: int) -> None:
         super().__init__()
-        _check_positive(query_dim=query_dim, key_dim=key_dim, hidden=hidden)
+        _check_positive(query_dim=query_dim, key_dim=key_dim, hidden_size=hidden_size)
         self.query_dim = query_dim
-        self.join = nn.Linear(query_dim + key_dim, hidden, bias=False)
-        self.combine = nn.Linear(hidden, 1, bias=False)
+        self.join = nn.Linear(query_dim + key_dim, hidden_size, bias=False)
+        self.combine = nn.Linear(hidden_size, 1, bias=False)
 
     def project(self, key: Tensor) -> Tensor:
         """The right half of W, times k."""

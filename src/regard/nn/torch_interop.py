@@ -46,12 +46,12 @@ def from_torch(module: Convertible) -> Converted:
     """`nn.MultiheadAttention`, `nn.TransformerEncoderLayer` or `nn.TransformerDecoderLayer` as Regard's layer.
 
     Tensors are copied; types, devices, dropout and the mode (training or not) are kept. Regard's layers take
-    `(batch, tokens, width)` whatever `batch_first` was, and `DecoderLayer` is causal by itself, where torch wants a
+    `(batch, tokens, embed_dim)` whatever `batch_first` was, and `DecoderLayer` is causal by itself, where torch wants a
     mask in each call.
 
     Raises:
         ArgumentError: a module of another type, or one with a part that Regard's layers do not have:
-            `add_bias_kv`, `add_zero_attn`, key and value of different widths, another activation.
+            `add_bias_kv`, `add_zero_attn`, key and value of different embedding sizes, another activation.
     """
     made: Converted
     if isinstance(module, nn.MultiheadAttention):
@@ -101,8 +101,11 @@ def state_from_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         elif leaf == "k_proj_weight":
             made[f"{prefix}key_value.weight"] = torch.cat((tensor, renamed[f"{prefix}v_proj_weight"]))
         elif leaf == "in_proj_bias" and f"{prefix}q_proj_weight" in renamed:
-            width = renamed[f"{prefix}q_proj_weight"].shape[0]
-            made[f"{prefix}query.bias"], made[f"{prefix}key_value.bias"] = tensor[:width], tensor[width:]
+            embed_dim = renamed[f"{prefix}q_proj_weight"].shape[0]
+            made[f"{prefix}query.bias"], made[f"{prefix}key_value.bias"] = (
+                tensor[:embed_dim],
+                tensor[embed_dim:],
+            )
         elif leaf != "v_proj_weight":
             made[prefix + LEAVES.get(leaf, leaf)] = tensor
     return made
@@ -171,25 +174,41 @@ def _need(holds: bool, what: str, got: object) -> None:
 def _attention_from(module: nn.MultiheadAttention) -> MultiHeadAttention:
     _need(module.bias_k is None, "no add_bias_kv", True)
     _need(not module.add_zero_attn, "no add_zero_attn", True)
-    _need(module.kdim == module.vdim, "one width of key and value", f"{module.kdim} and {module.vdim}")
+    _need(
+        module.kdim == module.vdim, "one embedding size of key and value", f"{module.kdim} and {module.vdim}"
+    )
     return MultiHeadAttention(
-        module.embed_dim, module.num_heads, bias=module.out_proj.bias is not None, dropout=module.dropout,
-        source_width=None if module._qkv_same_embed_dim else module.kdim,
-    )  # fmt: skip
+        module.embed_dim,
+        module.num_heads,
+        bias=module.out_proj.bias is not None,
+        dropout=module.dropout,
+        memory_dim=None if module._qkv_same_embed_dim else module.kdim,
+    )
 
 
 def _attention_to(module: MultiHeadAttention, *, causal: bool = False) -> nn.MultiheadAttention:
-    plain = module.heads == module.kv_heads and module.head_dim == module.value_dim
-    _need(plain, "one head_dim for queries, keys and values, and kv_heads = heads", module.extra_repr())
-    width = module.heads * module.head_dim
-    _need(width == module.width == module.output.out_features, "heads · head_dim = width", f"{width}")
+    plain = module.num_heads == module.num_kv_heads and module.head_dim == module.value_dim
+    _need(
+        plain, "one head_dim for queries, keys and values, and num_kv_heads = num_heads", module.extra_repr()
+    )
+    embed_dim = module.num_heads * module.head_dim
+    _need(
+        embed_dim == module.embed_dim == module.output.out_features,
+        "num_heads · head_dim = embed_dim",
+        f"{embed_dim}",
+    )
     for name in ("mask", "positions", "query_norm", "score", "scale", "softcap", "sink_logit"):
         value = getattr(module, name)
         _need(value is None or (name == "mask" and causal and isinstance(value, Causal)), f"no {name}", value)
     return nn.MultiheadAttention(
-        module.width, module.heads, module.dropout, bias=module.output.bias is not None, batch_first=True,
-        kdim=module.source_width, vdim=module.source_width,
-    )  # fmt: skip
+        module.embed_dim,
+        module.num_heads,
+        module.dropout,
+        bias=module.output.bias is not None,
+        batch_first=True,
+        kdim=module.memory_dim,
+        vdim=module.memory_dim,
+    )
 
 
 # --- layers ------------------------------------------------------------------------------------------------
@@ -204,12 +223,12 @@ def _layer_from(
         module.linear1.in_features,
         module.self_attn.num_heads,
         module.linear1.out_features,
-        norm="pre" if module.norm_first else "post",
+        norm_first=module.norm_first,
         activation=_activation(module),
         dropout=module.dropout1.p,
         inner_dropout=module.dropout.p,
         bias=module.linear1.bias is not None,
-        epsilon=module.norm1.eps,
+        layer_norm_eps=module.norm1.eps,
     )
 
 
@@ -228,22 +247,22 @@ def _layer_to(module: Layer) -> nn.TransformerEncoderLayer | nn.TransformerDecod
     _attention_to(module.attention, causal=decodes)
     feedforward, norm = module.feedforward, module.attention_norm
     _need(feedforward.activation not in GATED, "no gate", feedforward.activation)
-    _need(isinstance(norm, nn.LayerNorm), 'norms of kind "layer"', type(norm).__name__)
+    _need(isinstance(norm, nn.LayerNorm), 'norms of type "layer"', type(norm).__name__)
     if isinstance(module, DecoderLayer):
         _need(module.crossing is not None, "cross-attention", None)
         assert module.crossing is not None
-        source = module.crossing.source_width
-        _need(source is None, "a source of its own width", source)
+        memory = module.crossing.memory_dim
+        _need(memory is None, "a memory of its own embedding size", memory)
     kind = nn.TransformerDecoderLayer if decodes else nn.TransformerEncoderLayer
     made = kind(
-        module.attention.width,
-        module.attention.heads,
+        module.attention.embed_dim,
+        module.attention.num_heads,
         feedforward.outer.in_features,
         dropout=module.attention.output_dropout.p,
         activation=FUNCTIONS[feedforward.activation],
         layer_norm_eps=cast(nn.LayerNorm, norm).eps,
         batch_first=True,
-        norm_first=module.order == "pre",
+        norm_first=module.norm_first,
         bias=feedforward.outer.bias is not None,
     )
     made.dropout.p = made.self_attn.dropout = module.attention.dropout

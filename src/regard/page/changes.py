@@ -34,16 +34,20 @@ class Change:
 
 def changes(history: History) -> list[Change]:
     """What became of every head, layer by layer."""
-    told = words(history.statistics, history.parameters)
+    descriptions = words(history.statistics, history.parameters)
     shares = [
-        name for name in history.statistics if told[name]["unit"] == "fraction" and name not in SHARPNESS
+        name
+        for name in history.statistics
+        if descriptions[name]["unit"] == "fraction" and name not in SHARPNESS
     ]
     measure = entropy_of(history)
     found = []
     for place, layer in enumerate(names(history)):
         own = [name for name in shares if _tells(history, name, place)]
         for head in range(history.layers[place].heads):
-            entropy = None if measure is None else ends(history, measure, place, head)
+            entropy = None
+            if measure is not None:
+                entropy = ends(history, measure, place, head)
             share = {name: ends(history, name, place, head) for name in own}
             known = [name for name in own if not np.isnan(share[name]).any()]
             most = max(known, key=lambda name: abs(share[name][1] - share[name][0]), default="")

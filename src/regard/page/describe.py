@@ -99,13 +99,19 @@ def section_of(record: Record, call: Call) -> str:
     for part in (DECODER, ENCODER):
         if part.lower() in names:
             return part
-    return DECODER if call.sizes.queries in crossed else ENCODER
+    if call.sizes.queries in crossed:
+        return DECODER
+    return ENCODER
 
 
 def _reads(record: Record, call: Call, section: str) -> dict[str, Any]:
     """Which text the queries and the keys of a call are, and the place of query 0 in its text."""
-    own = "source" if section == ENCODER and record.source_tokens else "tokens"
-    read = "source" if section == CROSS and record.source_tokens else own
+    own = "tokens"
+    if section == ENCODER and record.source_tokens:
+        own = "source"
+    read = own
+    if section == CROSS and record.source_tokens:
+        read = "source"
     return {"query_text": own, "key_text": read, "origin": 0 if section == CROSS else max(0, call.offset)}
 
 
@@ -155,8 +161,12 @@ def _one_row(call: Call, row: int) -> Call:
 
 
 def _finite(value: float) -> float | None:
-    return float(f"{value:.5g}") if math.isfinite(value) else None
+    if math.isfinite(value):
+        return float(f"{value:.5g}")
+    return None
 
 
 def _first(tokens: list[list[str]] | None, rows: int) -> list[list[str]] | None:
-    return [list(map(str, line)) for line in tokens[:rows]] if tokens else None
+    if tokens:
+        return [list(map(str, line)) for line in tokens[:rows]]
+    return None

@@ -48,7 +48,9 @@ def figures(pairs: Sequence[tuple[str, Figure]]) -> str:
                 f"figures must be pairs of a caption and a figure of matplotlib, got {type(pair).__name__} {pair!r:.80}"
             )
     shown = "".join(figure(made, caption) for caption, made in pairs)
-    return f'<div class="figures">{shown}</div>' if shown else ""
+    if shown:
+        return f'<div class="figures">{shown}</div>'
+    return ""
 
 
 def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) -> str:
@@ -61,24 +63,34 @@ def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) ->
     """
     across, down = (CSS_PIXELS * inches for inches in made.get_size_inches())
     shown = min(1, TALLEST / down)
-    kind, content = ("png", _palette(made)) if small else _best(made)
+    if small:
+        kind, content = "png", _palette(made)
+    else:
+        kind, content = _best(made)
     source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
     size = f'width="{shown * across:.0f}" height="{shown * down:.0f}"'
-    below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
+    below = ""
+    if caption:
+        below = f"<figcaption>{text(caption)}</figcaption>"
     return f'<figure><img src="{source}" {size} alt="{text(alt or said(made) or caption)}">{below}</figure>'
 
 
 def said(made: Figure) -> str:
     """What a figure says in words: its titles, notes, names of axes and of lines; numbers and ticks are left out."""
-    found: list[Text] = [*([made._suptitle] if made._suptitle else []), *made.texts]
+    found: list[Text] = [*made.texts]
+    if made._suptitle:
+        found.insert(0, made._suptitle)
     for axes in made.axes:
         found += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
     for legend in (*made.legends, *(axes.get_legend() for axes in made.axes)):
-        found += legend.get_texts() if legend else []
+        if legend:
+            found += legend.get_texts()
     lines = (" ".join(each.get_text().split()) for each in found if each.get_visible())
-    told = [line for line in dict.fromkeys(lines) if any(letter.isalpha() for letter in line)]
-    words = ". ".join(line.rstrip(".") for line in told)
-    return words if len(words) <= WORDS else f"{words[: WORDS - 1].rstrip()}…"
+    spoken = [line for line in dict.fromkeys(lines) if any(letter.isalpha() for letter in line)]
+    words = ". ".join(line.rstrip(".") for line in spoken)
+    if len(words) <= WORDS:
+        return words
+    return f"{words[: WORDS - 1].rstrip()}…"
 
 
 def _is_figure(made: Any) -> bool:
@@ -88,7 +100,9 @@ def _is_figure(made: Any) -> bool:
 def _best(made: Figure) -> tuple[str, bytes]:
     """SVG where it is small, else PNG."""
     drawn = _saved(made, "svg", SHARP)
-    return ("svg+xml", drawn) if len(drawn) <= MOST_SVG else ("png", _saved(made, "png", SHARP))
+    if len(drawn) <= MOST_SVG:
+        return ("svg+xml", drawn)
+    return ("png", _saved(made, "png", SHARP))
 
 
 def _palette(made: Figure) -> bytes:
@@ -102,7 +116,9 @@ def _palette(made: Figure) -> bytes:
 
 def _saved(made: Figure, kind: str, dots: int) -> bytes:
     content = BytesIO()
-    undated = {"metadata": {"Date": None}} if kind == "svg" else {}
+    undated = {}
+    if kind == "svg":
+        undated = {"metadata": {"Date": None}}
     with require("matplotlib", extra="draw").rc_context(_WHOLE):
         made.savefig(content, format=kind, dpi=dots, **undated)
     return content.getvalue()

@@ -41,7 +41,9 @@ class Numbers:
                 logarithm, `top · 10^(−DECADES · (255 − level)/254)`, with the largest value of each head as `top`
                 and level 0 for zero.
         """
-        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
+        array = values
+        if isinstance(values, Tensor):
+            array = values.detach().cpu().numpy()
         if not np.isfinite(array).all():
             self.flawed, array = True, np.where(np.isfinite(array), array, 0)
         extra: dict[str, Any] = {}

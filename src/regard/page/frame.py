@@ -23,8 +23,12 @@ def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str]
     """
     style = "".join(asset(f"{name}.css") for name in styles)
     script = "\n".join(asset(f"{name}.js") for name in scripts)
-    script = f'"use strict";\n(() => {{\n{script}}})();\n' if scripts else ""
-    allowed = f"; script-src {_digest(script)}" if script else ""
+    script = ""
+    if scripts:
+        script = f'"use strict";\n(() => {{\n{script}}})();\n'
+    allowed = ""
+    if script:
+        allowed = f"; script-src {_digest(script)}"
     parts = {
         "policy": f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {_digest(style)}{allowed}",

@@ -108,7 +108,9 @@ def drawings(history: History, loss: Mapping[int, float] | None = None) -> Itera
 def _lede(each: Sequence[History]) -> str:
     heads = sum(layer.heads for history in each for layer in history.layers)
     first, last = min(history.steps[0] for history in each), max(history.steps[-1] for history in each)
-    begun = "before the first update" if first == 0 else f"step {first:,}"
+    begun = "before the first update"
+    if first != 0:
+        begun = f"step {first:,}"
     return (
         f"A head is not made with a habit: it learns one. This page shows how {count(heads, 'head')} came to be, from "
         f"{begun} to step {last:,} of training. <b>At each of the steps the model read the same texts again.</b>"
@@ -124,13 +126,17 @@ def _part(part: Part, number: int, several: bool) -> str:
         ("More numbers of every head", *_others(part.history)),
         ("The maps of every head", *_maps(part.history)),
     ]
-    level = "h3" if several else "h2"
+    level = "h2"
+    if several:
+        level = "h3"
     shown = "".join(
         f'<section class="panel"><{level}>{heading}</{level}><p class="hint">{hint}</p>{content}</section>'
         for heading, hint, content in panels
         if hint
     )
-    heading = f"<h2>{text(part.title)}</h2>" if several else ""
+    heading = ""
+    if several:
+        heading = f"<h2>{text(part.title)}</h2>"
     facts = f'<dl class="facts">{pairs(_facts(part.history))}</dl>'
     return f'<article id="history-{number}">{heading}{facts}{shown}</article>'
 
@@ -138,7 +144,10 @@ def _part(part: Part, number: int, several: bool) -> str:
 def _facts(history: History) -> list[tuple[str, str]]:
     heads = {layer.heads for layer in history.layers}
     total = count(sum(layer.heads for layer in history.layers), "head")
-    each = f" × {count(heads.pop(), 'head')}" if len(heads) == 1 else f", {total}"
+    if len(heads) == 1:
+        each = f" × {count(heads.pop(), 'head')}"
+    else:
+        each = f", {total}"
     return [
         ("Heads", f"{count(len(history.layers), 'layer')}{each}"),
         ("Training", f"steps {history.steps[0]:,} to {history.steps[-1]:,}"),
@@ -171,7 +180,9 @@ def _does(history: History) -> tuple[str, str]:
     hint = (
         "Where most of its attention goes, in a word. Where the color changes, the head does something new."
     )
-    return ("", "") if made is None else (hint, _drawn(embed.figure(made, "")))
+    if made is None:
+        return ("", "")
+    return (hint, _drawn(embed.figure(made, "")))
 
 
 def _roles(history: History, title: str | None = None) -> Figure | None:
@@ -191,10 +202,10 @@ def _focus(history: History) -> tuple[str, str]:
 
 def _others(history: History) -> tuple[str, str]:
     """A fold for each statistic."""
-    told = words(history.statistics, history.parameters)
+    descriptions = words(history.statistics, history.parameters)
     shown = [name for name in history.statistics if name != entropy_of(history)]
     folds = (
-        f"<details><summary><b>{text(told[name]['title'])}</b> {text(told[name]['meaning'])}</summary>"
+        f"<details><summary><b>{text(descriptions[name]['title'])}</b> {text(descriptions[name]['meaning'])}</summary>"
         f"{_drawn(embed.figure(draw.history(history, name, title=''), _most(history, name), small=True))}</details>"
         for name in shown
     )
@@ -214,14 +225,14 @@ def _maps(history: History) -> tuple[str, str]:
     """A fold for each layer, the first of them open, with the maps of its heads."""
     if not history.pictured:
         return "The history has none: a monitor keeps them with cells=32.", ""
-    told, became = words(history.statistics, history.parameters), changes(history)
+    descriptions, became = words(history.statistics, history.parameters), changes(history)
     folds = []
     for place, layer in enumerate(names(history)):
         own = became[history.heads_of(place)]
         strips = "".join(
             embed.figure(
                 draw.strip(history, place, each.head, title=""),
-                f"Head {each.head}{_became(each, told)}",
+                f"Head {each.head}{_became(each, descriptions)}",
                 alt=f"Maps of {layer}, head {each.head}, at the steps {', '.join(map(str, history.pictured))}",
                 small=True,
             )
@@ -234,12 +245,16 @@ def _maps(history: History) -> tuple[str, str]:
     return MAPS, "".join(folds)
 
 
-def _became(change: Change, told: Mapping[str, Mapping[str, str]]) -> str:
+def _became(change: Change, descriptions: Mapping[str, Mapping[str, str]]) -> str:
     """What a head's caption says of its numbers: ": entropy 0.91 → 0.12, previous 0.03 → 0.88"."""
-    named = [("entropy", change.entropy)] if change.entropy else []
-    named += [(told[change.name]["title"], change.share)] if change.name else []
+    named = []
+    if change.entropy:
+        named = [("entropy", change.entropy)]
+    named += [(descriptions[change.name]["title"], change.share)] if change.name else []
     said = ", ".join(f"{name} {first:.2f} → {last:.2f}" for name, (first, last) in named)
-    return f": {said}" if said else ""
+    if said:
+        return f": {said}"
+    return ""
 
 
 def _drawn(pictures: str, more: str = "") -> str:

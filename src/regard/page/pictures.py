@@ -82,7 +82,9 @@ def picture(call: Call, chosen: Plan, rows: int, numbers: Numbers) -> dict[str, 
     while max(pooled.total.shape[2:]) > chosen.grid:
         pooled = pooled.coarsen(2 * pooled.cell)
     mean = {"cell": pooled.cell, "mean": numbers.add(pooled.mean[:rows], "log8")}
-    return mean if pooled.cell == 1 else mean | {"peak": numbers.add(pooled.peak[:rows], "log8")}
+    if pooled.cell == 1:
+        return mean
+    return mean | {"peak": numbers.add(pooled.peak[:rows], "log8")}
 
 
 def _weights(call: Call, rows: int) -> Tensor:
@@ -107,7 +109,9 @@ def series(call: Call, chosen: Plan, rows: int, numbers: Numbers) -> dict[str, A
     """
     step = chosen.step
     packed: dict[str, Any] = {"step": step}
-    valid = call.valid()[:rows] if countable(call) else None
+    valid = None
+    if countable(call):
+        valid = call.valid()[:rows]
     if call.allowed is not None:
         sink = int(bool(call.parameters.get("sink_logit", False)))
         bound = (call.allowed[:rows] + sink).double().log().masked_fill(call.allowed[:rows] == 0, -1)

@@ -78,7 +78,9 @@ def _json(value: Any) -> str:
 def _lede(description: dict[str, Any]) -> str:
     calls, heads = description["calls"], len(description["heads"])
     alone = len(description["sections"]) == 1
-    tokens = f" for {count(max(call['keys'] for call in calls), 'token')}" if alone else ""
+    tokens = ""
+    if alone:
+        tokens = f" for {count(max(call['keys'] for call in calls), 'token')}"
     return (
         f"For every token of a text, an attention head decides how much to look at each of the others. "
         f"This page shows what {count(heads, 'head')} decided{tokens}. "
@@ -116,8 +118,8 @@ def _left_out(record: Record) -> list[tuple[str, str]]:
         facts.append(("Weights that do not add up to 1", ", ".join(changed)))
     unplaced = [call.layer for call in record.calls if not call.placed]
     if unplaced:
-        told = "no distance, previous, self or local: where the queries stand among the keys is not known"
-        facts.append(("Without positions", f"{', '.join(unplaced)} ({told})"))
+        reason = "no distance, previous, self or local: where the queries stand among the keys is not known"
+        facts.append(("Without positions", f"{', '.join(unplaced)} ({reason})"))
     return facts
 
 
@@ -125,15 +127,15 @@ def _extent(section: dict[str, Any], calls: list[dict[str, Any]]) -> str:
     """How many layers, heads and tokens: "12 layers × 12 heads, 30 tokens"."""
     own = [calls[place] for place in section["calls"]]
     heads = {call["heads"] for call in own}
-    shape = (
-        f" × {count(heads.pop(), 'head')}" if len(heads) == 1 else f", {count(len(section['heads']), 'head')}"
-    )
+    if len(heads) == 1:
+        shape = f" × {count(heads.pop(), 'head')}"
+    else:
+        shape = f", {count(len(section['heads']), 'head')}"
     queries, keys = max((call["queries"], call["keys"]) for call in own)
-    size = (
-        count(keys, "token")
-        if queries == keys
-        else f"{count(queries, 'query', 'queries')} × {count(keys, 'key')}"
-    )
+    if queries == keys:
+        size = count(keys, "token")
+    else:
+        size = f"{count(queries, 'query', 'queries')} × {count(keys, 'key')}"
     return f"{count(len(own), 'layer')}{shape}, {size}"
 
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import platform
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
 from torch import Tensor
 
 from regard import files
 from regard.errors import RecordError, require
 from regard.files import sealing
-from regard.files.versions import own_version
+from regard.files.versions import versions
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,7 +45,7 @@ def write(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads:
     numbers = require("safetensors.torch", extra="record")
     require("pyarrow", extra="record")
     stored, aliases = _distinct(tensors)
-    head = {"packages": _packages(), "aliases": aliases}
+    head = {"packages": versions("regard", "torch", "python"), "aliases": aliases}
     _text(head | body)  # what JSON cannot hold is said before anything is written
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,10 +185,6 @@ def _check_ours(record: Path) -> None:
         ours = False
     if not ours:
         raise RecordError(f"{record}: is no record of Regard, so it is not replaced: choose another folder")
-
-
-def _packages() -> dict[str, str]:
-    return {"regard": own_version(), "torch": torch.__version__, "python": platform.python_version()}
 
 
 # --- reading -----------------------------------------------------------------------------------------------

@@ -21,8 +21,16 @@ from regard.statistics.table import Choice, wanted
 from regard.watch import watch
 
 STATISTICS = (
-    "entropy", "effective_keys", "max_weight", "distance", "first", "self_mass", "previous", "local", "received",
-)  # fmt: skip
+    "entropy",
+    "effective_keys",
+    "max_weight",
+    "distance",
+    "first",
+    "self_mass",
+    "previous",
+    "local",
+    "received",
+)
 FILE = "history.safetensors"
 
 

@@ -6,7 +6,6 @@ Knows which calls belong to the model and how they become a record; where calls 
 from __future__ import annotations
 
 import re
-import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.checks.arguments import checked, listed, whole
 from regard.errors import ArgumentError, UnseenWarning, WatchError
-from regard.files.versions import own_version
+from regard.files.versions import versions
 from regard.record import Record
 from regard.statistics.observation import close_to
 from regard.statistics.table import Choice, wanted
@@ -130,15 +129,11 @@ def _info(model: nn.Module, settings: Settings, layers: Any) -> dict[str, Any]:
         if parameter is not None
     }
     dtypes = {str(dtype).removeprefix("torch.") for dtype in held}
-    packages = {"torch": str(torch.__version__)}
-    if (transformers := sys.modules.get("transformers")) is not None:
-        packages["transformers"] = str(transformers.__version__)
-    packages["regard"] = own_version()
     chosen = settings.statistics
     return {
         "model": type(model).__name__,
         "dtype": ", ".join(sorted(dtypes)),
-        "packages": packages,
+        "packages": versions("torch", "transformers", "regard"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": {
             "keep": "vectors" if settings.vectors else "statistics",

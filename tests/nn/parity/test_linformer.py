@@ -16,7 +16,7 @@ BATCH, TOKENS, MOST, WIDTH, HEADS, RANK = 2, 13, 17, 12, 3, 5
 @pytest.mark.parametrize("tokens", [TOKENS, MOST])
 def test_the_layer_with_its_weights(tokens: int, shared: bool) -> None:
     theirs = linformer.LinformerSelfAttention(WIDTH, MOST, k=RANK, heads=HEADS).double()
-    ours = ProjectedAttention(WIDTH, HEADS, tokens=MOST, rank=RANK, shared=shared).double()
+    ours = ProjectedAttention(WIDTH, HEADS, max_keys=MOST, rank=RANK, share_kv=shared).double()
     with torch.no_grad():
         if shared:
             theirs.proj_v.copy_(theirs.proj_k)

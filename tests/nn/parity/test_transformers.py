@@ -56,7 +56,7 @@ def test_bert():
                 f"{ours}feedforward.outer.{kind}": theirs[f"output.dense.{kind}"],
                 f"{ours}feedforward_norm.{kind}": theirs[f"output.LayerNorm.{kind}"],
             }
-    ours = load(rg.nn.Encoder(DEPTH, WIDTH, HEADS, HIDDEN, norm="post", epsilon=1e-12), state)
+    ours = load(rg.nn.Encoder(DEPTH, WIDTH, HEADS, HIDDEN, norm_first=False, layer_norm_eps=1e-12), state)
     x, lengths = model.embeddings(IDS), torch.tensor([TOKENS, 17])
     real = torch.arange(TOKENS) < lengths[:, None]
     want = model(IDS, attention_mask=real.long()).last_hidden_state
@@ -78,7 +78,7 @@ def test_gpt2():
             part = layer.get_submodule(theirs)
             state[f"layers.{i}.{ours}.weight"] = part.weight if "ln" in theirs else part.weight.T
             state[f"layers.{i}.{ours}.bias"] = part.bias
-    options = {"activation": "gelu_tanh", "crosses": False}
+    options = {"activation": "gelu_tanh", "cross_attention": False}
     ours = load(rg.nn.Decoder(DEPTH, WIDTH, HEADS, HIDDEN, **options), state)
     table = rg.nn.Learned(41, WIDTH).double()
     table.load_state_dict({"weight": model.wpe.weight})
@@ -121,10 +121,17 @@ def test_llama_and_those_built_like_it(name):
     config._attn_implementation = "eager"
     model = shaken(getattr(transformers, f"{name}Model")(config))
     attention = {
-        "kv_heads": KV_HEADS, "head_dim": dim, "positions": Rotary(dim), "norm": "rms" if name == "Qwen3" else None,
+        "num_kv_heads": KV_HEADS, "head_dim": dim, "positions": Rotary(dim),
+        "qk_norm": "rms" if name == "Qwen3" else None,
         "mask": rg.near(4) if name == "Mistral" else None,
     }  # fmt: skip
-    options = {"kind": "rms", "activation": "swiglu", "bias": False, "epsilon": 1e-6, "crosses": False}
+    options = {
+        "norm_type": "rms",
+        "activation": "swiglu",
+        "bias": False,
+        "layer_norm_eps": 1e-6,
+        "cross_attention": False,
+    }
     ours = rg.nn.Decoder(DEPTH, WIDTH, HEADS, HIDDEN, attention=attention, **options)
     load(ours, llama_state(model, head_norm=name == "Qwen3"))
     close(ours(model.embed_tokens(IDS)), model(IDS, use_cache=False).last_hidden_state)
@@ -138,9 +145,15 @@ def test_t5(decodes):
     )  # fmt: skip
     model = shaken(transformers.T5Model(config))
     theirs = model.decoder if decodes else model.encoder
-    relative = Relative(HEADS, 20, buckets=8, one_sided=decodes)
+    relative = Relative(HEADS, 20, num_buckets=8, bidirectional=not decodes)
     attention = {"head_dim": 5, "scale": 1.0, "positions": relative}
-    options = {"kind": "rms", "activation": "relu", "bias": False, "epsilon": 1e-6, "attention": attention}
+    options = {
+        "norm_type": "rms",
+        "activation": "relu",
+        "bias": False,
+        "layer_norm_eps": 1e-6,
+        "attention": attention,
+    }
     stack = rg.nn.Decoder if decodes else rg.nn.Encoder
     ours = stack(DEPTH, WIDTH, HEADS, HIDDEN, **options)
     state = {"norm.weight": theirs.final_layer_norm.weight}
@@ -182,7 +195,7 @@ def test_buckets_of_t5(buckets, reach, one_sided):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     difference = torch.arange(-reach, reach + 1)
     theirs = t5.T5Attention._relative_position_bucket(difference, not one_sided, buckets, reach)
-    assert torch.equal(Relative(1, reach, buckets=buckets, one_sided=one_sided).index, theirs)
+    assert torch.equal(Relative(1, reach, num_buckets=buckets, bidirectional=not one_sided).index, theirs)
 
 
 def test_interleaved_rotary_positions_of_gptj():
@@ -190,7 +203,7 @@ def test_interleaved_rotary_positions_of_gptj():
     tokens = torch.randn(1, 7, 3, 8, dtype=torch.float64)
     sin, cos = gptj.create_sinusoidal_positions(7, 8).double()[None].chunk(2, -1)
     want = gptj.apply_rotary_pos_emb(tokens, sin, cos).transpose(1, 2)
-    for got in Rotary(8, interleaved=True).turn(tokens.transpose(1, 2), tokens.transpose(1, 2)):
+    for got in Rotary(8, interleaved=True).rotate(tokens.transpose(1, 2), tokens.transpose(1, 2)):
         close(got, want)
 
 

@@ -17,7 +17,7 @@ def test_attention(causal, kv_heads, rotary):
         width, dim_head=dim, heads=heads, kv_heads=kv_heads, causal=causal, value_dim_head=value_dim
     ).double()
     ours = rg.nn.MultiHeadAttention(
-        width, heads, kv_heads=kv_heads, head_dim=dim, value_dim=value_dim, bias=False,
+        width, heads, num_kv_heads=kv_heads, head_dim=dim, value_dim=value_dim, bias=False,
         mask=rg.causal() if causal else None, positions=rg.nn.Rotary(dim, interleaved=True) if rotary else None,
     ).double()  # fmt: skip
     # Their query head i asks key head i mod kv_heads; ours are in groups, as Hugging Face's are.
@@ -47,7 +47,7 @@ def test_alibi(heads):
 @pytest.mark.parametrize("causal", [True, False])
 def test_relative(causal):
     theirs = x_transformers.RelativePositionBias(1.0, causal, 8, 16, heads=3)
-    ours = rg.nn.Relative(3, 16, buckets=8, one_sided=causal)
+    ours = rg.nn.Relative(3, 16, num_buckets=8, bidirectional=not causal)
     with torch.no_grad():
         ours.weight.copy_(theirs.relative_attention_bias.weight.T)
     place = (torch.arange(31) - torch.arange(31)[:, None]).clamp(-16, 16) + 16

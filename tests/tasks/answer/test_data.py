@@ -293,7 +293,9 @@ def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
             shares[layer] = {n: np.mean(each[of_kind], 0) for n, of_kind in halves.items()}
             for n in halves:
                 assert told["heads"][layer][n] == pytest.approx(shares[layer][n], abs=1e-4)
-        assert told["heads"].keys() == of_layers.keys() and len(of_layers) == model.config.depth + 1
+        assert (
+            told["heads"].keys() == of_layers.keys() and len(of_layers) == model.config.num_hidden_layers + 1
+        )
         best = told["best"]
         of_best = {n: shares[best["layer"]][n][best.get("head", 0)] for n in halves}
         assert min(of_best.values()) == max(

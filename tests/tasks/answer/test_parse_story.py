@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from regard.errors import ArgumentError
 from regard.tasks.answer import data as answer
 from regard.tasks.answer import stories
-from regard.errors import ArgumentError
 from regard.tasks.answer.parse_story import Truth, truth_of
 
 

@@ -76,7 +76,8 @@ def test_a_table_names_the_largest_weights_and_marks_what_is_known():
 )
 def test_the_least_sure_token_is_doubted(sure, doubts):
     written = Written([1, 2, 3, 4][: len(sure)], torch.tensor(sure), ["a", "b", "c", "d"][: len(sure)], None)
-    assert doubts in "".join(written.doubts) and len(written.doubts) == bool(doubts)
+    assert doubts in "".join(written.doubts(0.5)) and len(written.doubts(0.5)) == bool(doubts)
+    assert len(written.doubts(0.95)) == 1 and written.doubts(0.0) == ()
 
 
 def test_what_is_written_is_the_likeliest_each_time(fresh):
@@ -88,7 +89,7 @@ def test_what_is_written_is_the_likeliest_each_time(fresh):
     written = write(model, {"pixel_values": image}, 11, words)
     begun = [words.encode([written.record.tokens[0][0]])[0]]
     with torch.no_grad():
-        for number, sure in zip(written.ids, written.sure.tolist(), strict=True):
+        for number, sure in zip(written.ids, written.probabilities.tolist(), strict=True):
             chances = (
                 model(pixel_values=image, decoder_input_ids=torch.tensor([begun])).logits[0, -1].softmax(-1)
             )
@@ -98,3 +99,10 @@ def test_what_is_written_is_the_likeliest_each_time(fresh):
     assert written.record.tokens == [[words.all[number] for number in begun[:-1]]]
     assert written.words == [words.all[number].removeprefix("##") for number in written.ids]
     assert {call.sizes.queries for call in written.record if call.kind == "cross"} == {len(written.ids)}
+
+
+def test_a_mark_that_could_not_be_another_is_not_shown():
+    """Where every key is right, or none is, a mark would say nothing."""
+    weights, truth = torch.tensor([[0.7, 0.3]] * 3), torch.tensor([[1, 1], [0, 0], [0, 1]]).bool()
+    lines, known = table(["a", "b", "c"], weights, ["x", "y"], truth)
+    assert [mark for *_, mark in lines] == ["", "", "✗"] and known == [False]

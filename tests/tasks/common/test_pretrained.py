@@ -48,7 +48,7 @@ def test_the_kept_model_scores_as_high_as_its_card_says_and_nothing_is_written(f
 def test_a_kept_model_is_loaded_with_its_words_and_translates(model):
     network, words = pretrained.load("translate", model)
     assert not network.training and {parameter.dtype for parameter in network.parameters()} == {torch.float32}
-    assert len(words) == network.config.vocabulary
+    assert len(words) == network.config.vocab_size
     assert sum(p.numel() for p in network.parameters()) == pretrained.card("translate", model)["parameters"]
     source = [*words.encode(["<de>", "Thursday", "##,", "3", "March", "2022"]), END]
     said = network.generate(torch.tensor([source]), max_new_tokens=20, do_sample=False)

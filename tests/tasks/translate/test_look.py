@@ -9,12 +9,12 @@ from regard import load
 from regard.errors import ArgumentError, ModelError
 from regard.page import report
 from regard.tasks.bottleneck import data as bottleneck
+from regard.tasks.bottleneck import look as bottleneck_look
 from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import tasks
 from regard.tasks.common.looks import look
 from regard.tasks.common.tokenizer import pieces
-from regard.tasks.translate import data
-from regard.tasks.translate import look as translate
+from regard.tasks.translate import data, read_text
 from regard.tasks.translate.pairs import Pair
 from regard.tasks.translate.parse_date import recognize
 from tasks.reading import plain, written
@@ -103,11 +103,26 @@ def test_another_style_of_dates_is_doubted(into):
     assert all(mark == "" for *_, mark in looked.rows)
 
 
-@pytest.mark.parametrize("text", ["Friday, 3 March 2022", "31 June 2022", "25:00:00"])
+@pytest.mark.parametrize("text", ["31 June 2022", "25:00:00"])
 def test_what_cannot_be_is_not_called_right(text):
     looked = look("translate", text)
     assert noted(looked, "This cannot be checked") and noted(looked, "there is no such day or time")
     assert not noted(looked, "Attention was on") and all(mark == "" for *_, mark in looked.rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [("11:59 PM", "23:59"), ("7:05 AM", "07:05"), ("four hundred twelve", "quatre cent douze")],
+)
+def test_forms_that_were_not_learned_are_checked(text, right):
+    looked = look("translate", text)
+    assert noted(looked, f"This is wrong: it should be {right!r}.") == (looked.said != right)
+
+
+def test_a_wrong_weekday_is_said():
+    looked = look("translate", "Friday, 3 March 2022")
+    assert noted(looked, "The text gives a day another weekday than it had: it was Thursday, 3 March 2022.")
+    assert noted(looked, "This is wrong") == (looked.said != "vendredi 3 mars 2022")
 
 
 def test_a_wrong_translation_is_said_to_be(monkeypatch):
@@ -115,7 +130,7 @@ def test_a_wrong_translation_is_said_to_be(monkeypatch):
     wrong, other = (Pair(right.tag, right.source, each.target) for each in (friday, two))
 
     def notes_if_right_were(*pairs):
-        monkeypatch.setattr(translate, "recognize", lambda text, into: list(pairs))
+        monkeypatch.setattr(read_text, "recognize", lambda text, into: list(pairs))
         looked = look("translate", ISSUE)
         assert looked.said == "jeudi 3 mars 2022"
         return looked.notes
@@ -136,10 +151,13 @@ def test_a_wrong_translation_is_said_to_be(monkeypatch):
         ),
         (" \n ", "the text must have 1 to 90 words and signs, got 0"),
         ("3 " * 91, "the text must have 1 to 90 words and signs, got 91"),
-        ("hello", "the text must be of known words, got 'hello'; "),
+        ("hello", "the text must be of known English words, got 'hello'; "),
         ("Thursdy, 3 March 2022", "got 'Thursdy'; did you mean 'Thursday'"),
+        ("3 at 4", "got 'at'; "),
+        ("3 mars 2022", "of known English words, got 'mars'; did you mean 'Mar'"),
+        ("march 3", "got 'march'; did you mean 'March'"),
         ("3 March 2150", "got '2150'; did you mean"),
-        ("3rd March 2022", "got 'rd'; 735 words are known; this model knows dates"),
+        ("3rd March 2022", "got 'rd'; 69 words are known; this model knows dates"),
     ],
 )
 def test_what_cannot_be_read_is_said(text, message):
@@ -220,7 +238,7 @@ def test_a_row_of_dates_is_read_and_checked(fresh, model):
 def test_bottleneck_has_an_example_of_its_own(fresh):
     fresh("bottleneck")
     looked = look("bottleneck")
-    text = translate.TEXTS["bottleneck"]
+    text = read_text.TEXTS["bottleneck"]
     assert recognize(text, "fr") and bottleneck.BETWEEN in text
     assert (
         "##;" in looked.record.source_tokens[0]
@@ -229,10 +247,28 @@ def test_bottleneck_has_an_example_of_its_own(fresh):
     )
 
 
-def test_the_model_without_attention_is_refused(fresh):
+def test_one_vector_is_shown_beside_attention():
+    """With the weights of the package: what the task exists for."""
+    shown = look("bottleneck", model="fixed")
+    assert shown.header == ("read", "fixed: one vector", "bahdanau: attention")
+    assert [row[0] for row in shown.rows] == bottleneck_look.TEXT.split("; ")
+    counts = [sum(row[column].endswith("✓") for row in shown.rows) for column in (1, 2)]
+    assert counts[0] < counts[1] == len(shown.rows) == 5
+    assert all(cell[-1] in "✓✗" for row in shown.rows for cell in row[1:])
+    assert noted(shown, f"fixed: one vector brought {counts[0]} of 5 dates.")
+    assert noted(shown, "Right is 'jeudi 3 mars 2022; lundi 4 juillet 1994;")
+    table, heatmap = (written(figure) for _, figure in shown.figures)
+    assert "lundi 4 juillet 1994" in table and "✗" in table and "bahdanau" in heatmap
+    assert "The fixed vector has no such map" in shown.figures[1][0]
+    assert "lundi 4 juillet 1994" in shown.rows[1][2] and len(shown.record) == 1
+    assert "fixed beside bahdanau" in report(shown.record, figures=shown.figures)
+
+
+def test_a_row_that_is_not_recognized_is_not_marked_beside_attention(fresh):
     fresh("bottleneck")
-    with pytest.raises(ArgumentError, match="the model must have attention to look at, and 'fixed' has none"):
-        look("bottleneck", ROW, model="fixed")
+    shown = look("bottleneck", "3 March 2022; March 4, 2022", model="fixed")
+    assert not any(cell.endswith(("✓", "✗")) for row in shown.rows for cell in row)
+    assert noted(shown, "This cannot be checked") and not noted(shown, "brought")
 
 
 def test_translate_knows_no_rows():

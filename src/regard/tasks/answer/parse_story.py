@@ -110,8 +110,8 @@ class _World:
             if name in self.lies:
                 return Truth(None, why=f"Nobody has the {name} at the end of the story.")
             return Truth(None, why=f"The story does not say who has the {name}.")
-        shown, since = f"the {name}", ()
-        room = self.lies.get(name)
+        shown, room = f"the {name}", self.lies.get(name)
+        since: tuple[int, ...] = ()
         if name in stories.PEOPLE:
             shown, room = name, self.people.get(name)
         elif name in self.holder:

@@ -53,10 +53,17 @@ def build(words: int) -> EncoderForMaskedLM:
     """Four layers of three heads, 96 wide; in the first, words look at their own sentence only."""
     model = EncoderForMaskedLM(
         EncoderConfig(
-            vocabulary=words, width=96, heads=3, depth=4, local=1, segments=answer.SEGMENTS, dropout=0.0,
-            positions="rotary", pad_token_id=PAD,
+            vocab_size=words,
+            hidden_size=96,
+            num_attention_heads=3,
+            num_hidden_layers=4,
+            local_layers=1,
+            type_vocab_size=answer.SEGMENTS,
+            dropout=0.0,
+            position_embedding_type="rotary",
+            pad_token_id=PAD,
         )
-    )  # fmt: skip
+    )
     # As small as BERT's they would be lost behind the first layer: who a sentence is about is learned much later.
     for name in ("tokens", "segments"):
         nn.init.normal_(model.get_parameter(f"encoder.embedding.{name}.weight"), std=0.3)

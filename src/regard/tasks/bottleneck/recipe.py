@@ -43,7 +43,9 @@ Score = Literal["additive", "dot", "general", "concat"]
 Order = Literal["bahdanau", "luong"]
 
 
-def recurrent(score: Score | None, order: Order, width: int, words: int) -> RecurrentForConditionalGeneration:
+def recurrent(
+    score: Score | None, order: Order, hidden_size: int, words: int
+) -> RecurrentForConditionalGeneration:
     """A recurrent model; the encoder of "dot" reads one way only, with a state as wide as the decoder's.
 
     "dot" has no weights, so a state holds both what is said and what is looked for: 96 numbers were too few for it.
@@ -51,7 +53,7 @@ def recurrent(score: Score | None, order: Order, width: int, words: int) -> Recu
     """
     return RecurrentForConditionalGeneration(
         RecurrentConfig(
-            vocabulary=words, width=width, hidden=width, score=score, order=order, bidirectional=score != "dot",
+            vocab_size=words, hidden_size=hidden_size, score=score, order=order, bidirectional=score != "dot",
             dropout=0.0, tie_word_embeddings=True, **SPECIAL,
         )
     )  # fmt: skip
@@ -59,7 +61,7 @@ def recurrent(score: Score | None, order: Order, width: int, words: int) -> Recu
 
 def small(words: int) -> EncoderDecoderForConditionalGeneration:
     """A transformer of two layers each way, of three heads, 96 wide."""
-    return transformer(words, width=96, heads=3)
+    return transformer(words, hidden_size=96, num_heads=3)
 
 
 def data(quick: bool, words: Any) -> Data:

@@ -176,6 +176,11 @@ def _samples(held: bool) -> np.ndarray:
     return np.array([i for i in range(len(_digits()[1])) if held_out(f"digit {i}", ONE_IN) == held])
 
 
+def learned_drawings() -> np.ndarray:
+    """The drawings of digits that are not held out, `(samples, SIDE, SIDE)`, from 0 to 1."""
+    return _digits()[0][_samples(False)].double().numpy()
+
+
 def _bent(samples: tuple[int, ...], draw: np.random.Generator) -> Tensor:
     """The drawings `(samples, SIDE, SIDE)`, each bent in its own way."""
     turn, shear = draw.uniform(-BEND, BEND, (2, len(samples)))

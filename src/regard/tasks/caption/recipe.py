@@ -39,10 +39,21 @@ def build(words: int) -> ImageToTextForConditionalGeneration:
     """Three layers for the image and two for the text, of four heads, 128 wide."""
     model = ImageToTextForConditionalGeneration(
         ImageToTextConfig(
-            vocabulary=words, width=128, heads=4, encoder_depth=3, depth=2, dropout=0.05, positions="sinusoidal",
-            image=(caption.CANVAS, caption.CANVAS), patch=PATCH, stem=16, channels=1, init="xavier", **SPECIAL,
+            vocab_size=words,
+            hidden_size=128,
+            num_attention_heads=4,
+            encoder_layers=3,
+            num_hidden_layers=2,
+            dropout=0.05,
+            position_embedding_type="sinusoidal",
+            image_size=(caption.CANVAS, caption.CANVAS),
+            patch_size=PATCH,
+            stem_channels=16,
+            num_channels=1,
+            init="xavier",
+            **SPECIAL,
         )
-    )  # fmt: skip
+    )
     # Most of a canvas is paper: where ink does not outweigh places, what a digit looks like is learned much later.
     nn.init.xavier_uniform_(model.get_parameter("encoder.patches.weight"), gain=2)
     return model

@@ -45,7 +45,7 @@ def load(task: str, model: str) -> tuple[Any, Any]:
         raise ModelError(
             f"the model must be one that Regard brings, and there is no {model!r} of {task}: regard train {task}"
         )
-    return found.kept(folder(task, model))
+    return found.load(folder(task, model))
 
 
 def card(task: str, model: str) -> Card:

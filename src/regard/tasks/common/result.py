@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,15 +73,20 @@ class Written:
 
 
 @torch.no_grad()
-def write(model: Any, inputs: dict[str, Tensor], most: int, vocabulary: Vocabulary) -> Written:
+def write(
+    model: Any, inputs: dict[str, Tensor], most: int, vocabulary: Vocabulary, *, attends: bool = True
+) -> Written:
     """Let a model write from one source, and watch it do so.
 
     Args:
         model: that writes from a source. inputs: its source, each `(1, …)`.
         most: tokens that are written. vocabulary: of the tokens.
+        attends: whether the model has attention; without it the record is empty.
     """
     ids = model.generate(**inputs, max_new_tokens=most, do_sample=False, num_beams=1)
-    with watch(model, keep="vectors", map=MAP) as record:
+    # To watch a model without attention is an error: it would be a mistake anywhere else.
+    seen = watch(model, keep="vectors", map=MAP) if attends else nullcontext(Record())
+    with seen as record:
         logits = model(**inputs, decoder_input_ids=ids[:, :-1]).logits
     probabilities = logits[0].softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
     tokens = [vocabulary.all[number] for number in ids[0].tolist()]

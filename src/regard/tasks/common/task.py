@@ -5,8 +5,6 @@ Knows no particular task.
 
 from __future__ import annotations
 
-import platform
-import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from regard import embedded, files
+from regard.bench.machine import processor
 from regard.errors import ModelError, RecordError, require
 from regard.files import sealing
 from regard.tasks.common.tokenizer import Vocabulary
@@ -95,9 +94,9 @@ class Task:
             model, recipe, data.train(), folder=folder, evaluation=data.held, collate=data.collate,
             monitor=Monitor(inputs) if self.attends else None, progress=progress,
         )  # fmt: skip
-        self.keep(model, data.words, folder)
+        self.save(model, data.words, folder)
         model.to("cpu")
-        card = self._card(model, data, run=_told(run) | {"quick": quick})
+        card = self._card(model, data, run=_run_summary(run) | {"quick": quick})
         write_card(folder, card)
         return card
 
@@ -118,7 +117,7 @@ class Task:
             ModelError: there is none, or not of this task, or a file of it is not what was written.
             RecordError: its card is damaged.
         """
-        model, words = self.kept(folder)
+        model, words = self.load(folder)
         before = read_card(folder) if (folder / CARD).exists() else {}
         return self._card(model, self.data(quick, words), run=before.get("training", {}))
 
@@ -128,7 +127,7 @@ class Task:
             torch.manual_seed(seed)
             return self.build(words)
 
-    def keep(self, model: Any, words: Any, folder: Path) -> None:
+    def save(self, model: Any, words: Any, folder: Path) -> None:
         """Write weights in half precision, configuration and words into a folder, and seal them.
 
         Raises:
@@ -144,7 +143,7 @@ class Task:
                 words.save_pretrained(place)
             sealing.seal(place)
 
-    def kept(self, folder: Path) -> tuple[Any, Any]:
+    def load(self, folder: Path) -> tuple[Any, Any]:
         """The model of a folder, in single precision, and its words.
 
         Raises:
@@ -212,19 +211,12 @@ def read_card(folder: Path) -> Card:
     return sealing.read(folder / CARD, CARD_FORM, RecordError)
 
 
-def _machine() -> str:
-    """The processor, and what runs on it."""
-    cpuinfo = Path("/proc/cpuinfo")  # of Linux; platform knows no processor there
-    named = re.search(r"model name\s*: (.*)", cpuinfo.read_text()) if cpuinfo.exists() else None
-    return f"{named[1] if named else platform.processor()}, torch {torch.__version__}"
-
-
-def _told(run: Run) -> Card:
+def _run_summary(run: Run) -> Card:
     """What a card says of a run."""
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
-        "machine": _machine(),
+        "machine": f"{processor()}, torch {torch.__version__}",
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
         "loss": list(run.losses.values())[-1] if run.losses else None,

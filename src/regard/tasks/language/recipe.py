@@ -41,8 +41,14 @@ SPAN, SEQUENCES, SEED = 96, 16, 20_000  # random tokens, twice, for induction
 
 COPIES = 8  # for so many rows of text the decoder learns from one more, of random tokens over and over
 
-SIZE = {"width": 160, "heads": 5, "depth": 4, "hidden": 480}
-KIND = {"positions": "rotary", "kind": "rms", "activation": "swiglu", "bias": False, "dropout": 0.0}
+SIZE = {"hidden_size": 160, "num_attention_heads": 5, "num_hidden_layers": 4, "intermediate_size": 480}
+KIND = {
+    "position_embedding_type": "rotary",
+    "norm_type": "rms",
+    "hidden_act": "swiglu",
+    "bias": False,
+    "dropout": 0.0,
+}
 FILES = {"pad_token_id": FILE_ID, "bos_token_id": FILE_ID, "eos_token_id": FILE_ID}
 
 
@@ -57,7 +63,7 @@ def encoder(words: int) -> EncoderForMaskedLM:
 
 
 def _sized(kind: type[TransformerConfig], words: int) -> Any:
-    return kind(vocabulary=words, **SIZE, **KIND, **FILES)
+    return kind(vocab_size=words, **SIZE, **KIND, **FILES)
 
 
 @lru_cache

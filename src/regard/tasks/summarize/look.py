@@ -26,6 +26,10 @@ SHOWN = 30  # sentences of the table
 STRANGE = 0.3  # part of the words from which it is said that they are unknown
 # Quotes and brackets behind the full stop stay with their sentence.
 _END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"')\]])|(?<=[.!?][\"')\]]{2}))\s+(?=[\"'(\[]*[A-Z0-9])|\n\s*\n")
+HEADING, SHORT_HEADING = 12, 6  # words of a heading with an empty line behind it, and of one without
+_TITLE = re.compile(r"\s*[^\W_](.*[^.!?…\s\"')\]])?\s*")
+_MARKED = re.compile(r"\s{0,3}#{1,6}\s")
+_RULE = re.compile(r"\s*([=~^-])\1{2,}\s*")
 
 TEXT = """
 It should not be called directly. Read a table from a file and return its columns by their names. The first line of the
@@ -61,15 +65,40 @@ def look(text: str | None, *, model: str | None = None) -> Result:
             f"The text has {len(every):,} sentences, too many to read at once: it was read in parts, and the best "
             f"{len(left)} of them together at the end.",
         )
-    looked = _told([every[i] for i in left], left, network, words, notes)
-    looked.record.info |= {"model": f"summarize, {model}", "text": " ".join(every)[:2000]}
-    return looked
+    result = _result([every[i] for i in left], left, network, words, notes)
+    result.record.info |= {"model": f"summarize, {model}", "text": " ".join(every)[:2000]}
+    return result
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a text, each in one line; those without a letter are left out."""
-    found = (" ".join(part.split()) for part in _END.split(text))
+    """The sentences of a text, each in one line; headings, and what has no letter, are left out."""
+    found = (" ".join(part.split()) for part in _END.split(_without_headings(text)))
     return [part for part in found if any(letter.isalpha() for letter in part)]
+
+
+def _without_headings(text: str) -> str:
+    """A text whose headings are empty lines.
+
+    A heading is a line behind number signs, one that is underlined, or a short one without a full stop that stands
+    alone with text behind it, or above a line that begins with a capital letter.
+    """
+    lines = text.splitlines()
+    kept = []
+    for number, line in enumerate(lines):
+        before, after = lines[number - 1] if number else "", "".join(lines[number + 1 : number + 2])
+        heads = not before.strip() and _TITLE.fullmatch(line) is not None and len(line.split()) <= HEADING
+        alone = not after.strip() and any(map(str.strip, lines[number + 1 :]))
+        above = after.lstrip()[:1].isupper() and len(line.split()) <= SHORT_HEADING
+        if (
+            _MARKED.match(line)
+            or _RULE.fullmatch(line)
+            or _RULE.fullmatch(after)
+            or (heads and (alone or above))
+        ):
+            kept.append("")
+        else:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _read(text: str) -> tuple[str, ...]:
@@ -112,7 +141,7 @@ def _winners(network: Any, words: Vocabulary, texts: Sequence[str], parts: Seque
     return found
 
 
-def _told(
+def _result(
     texts: Sequence[str], places: Sequence[int], network: Any, words: Vocabulary, notes: tuple[str, ...]
 ) -> Result:
     row, of = _rows(texts, words)

@@ -45,10 +45,17 @@ def build(words: int) -> EncoderForPointing:
     """Two layers of four heads, 64 wide."""
     return EncoderForPointing(
         EncoderConfig(
-            vocabulary=words, width=64, heads=4, depth=2, dropout=0.35, segments=summarize.PLACES,
-            positions="sinusoidal", init="xavier", pad_token_id=PAD,
+            vocab_size=words,
+            hidden_size=64,
+            num_attention_heads=4,
+            num_hidden_layers=2,
+            dropout=0.35,
+            type_vocab_size=summarize.PLACES,
+            position_embedding_type="sinusoidal",
+            init="xavier",
+            pad_token_id=PAD,
         )
-    )  # fmt: skip
+    )
 
 
 def data(quick: bool, words: Any) -> Data:

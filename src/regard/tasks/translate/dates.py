@@ -31,26 +31,55 @@ MOST = 9999  # the largest number in words
 Segment = tuple[str, tuple[str, ...]]
 
 
-def moment(when: datetime, locale: str, style: str, *, date: bool = True, time: bool = False) -> Text:
+def moment(
+    when: datetime,
+    locale: str,
+    style: str,
+    *,
+    date: bool = True,
+    time: bool = False,
+    seconds: bool = True,
+    weekday: int | None = None,
+) -> Text:
     """A date, a time or both, as CLDR has people of a locale write it.
 
     Args:
         when: what is written; its time is taken for UTC.
         locale: such as "en_GB". style: "full", "long" or "medium".
         date, time: which of them, one at least.
+        seconds: whether a time has seconds; one without them has no zone either.
+        weekday: 0 (Monday) to 6, said in place of the date's own; None: its own.
     """
-    return Text.of(moment_segments(when, locale, style, date=date, time=time))
+    return Text.of(
+        moment_segments(when, locale, style, date=date, time=time, seconds=seconds, weekday=weekday)
+    )
 
 
 def moment_segments(
-    when: datetime, locale: str, style: str, *, date: bool = True, time: bool = False
+    when: datetime,
+    locale: str,
+    style: str,
+    *,
+    date: bool = True,
+    time: bool = False,
+    seconds: bool = True,
+    weekday: int | None = None,
 ) -> list[Segment]:
     """The same, as segments of text with what each tells."""
     show = _dates().DateTimeFormat(when.replace(tzinfo=UTC), _locale(locale))
-    return [
-        (text, ()) if symbol is None else (show[text], BOTH.get(symbol, (MEANINGS[symbol],)))
-        for symbol, text in _pattern(locale, style, date, time)
-    ]
+    show_weekday = show
+    if weekday is not None:
+        day = datetime.fromordinal(weekday + 1)  # the first day of the calendar is a Monday
+        show_weekday = _dates().DateTimeFormat(day, _locale(locale))
+    segments: list[Segment] = []
+    for symbol, text in _pattern(locale, style, date, time, seconds):
+        if symbol is None:
+            segments.append((text, ()))
+        elif symbol == "E":
+            segments.append((show_weekday[text], (MEANINGS[symbol],)))
+        else:
+            segments.append((show[text], BOTH.get(symbol, (MEANINGS[symbol],))))
+    return segments
 
 
 def number(value: int, language: str) -> Text:
@@ -97,15 +126,23 @@ def _number_words(language: str) -> tuple[re.Pattern[str], dict[str, int]]:
 
 
 @lru_cache
-def _pattern(locale: str, style: str, date: bool, time: bool) -> tuple[tuple[str | None, str], ...]:
+def _pattern(
+    locale: str, style: str, date: bool, time: bool, seconds: bool
+) -> tuple[tuple[str | None, str], ...]:
     """A locale's pattern as (symbol, field) and (None, text), in order."""
-    return tuple(_tokens(locale, style, date, time))
+    return tuple(_tokens(locale, style, date, time, seconds))
 
 
-def _tokens(locale: str, style: str, date: bool, time: bool) -> Iterator[tuple[str | None, str]]:
+def _tokens(
+    locale: str, style: str, date: bool, time: bool, seconds: bool
+) -> Iterator[tuple[str | None, str]]:
     here = _locale(locale)
-    patterns = {"1": here.date_formats[style].pattern, "0": here.time_formats[style].pattern}
-    wanted = str(here.datetime_formats[style]) if date and time else "{1}" if date else "{0}"
+    # CLDR's only pattern of a time without seconds.
+    clock = style if seconds else "short"
+    patterns = {"1": here.date_formats[style].pattern, "0": here.time_formats[clock].pattern}
+    wanted = {(True, True): str(here.datetime_formats[style]), (True, False): "{1}", (False, True): "{0}"}[
+        date, time
+    ]
     for between, which in re.findall(r"([^{]*)\{([01])\}", wanted):
         if between:
             yield None, between.replace("'", "")

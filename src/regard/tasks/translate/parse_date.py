@@ -7,37 +7,85 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, time
 from functools import lru_cache
 from itertools import product
 
 from regard.tasks.bottleneck import data as bottleneck
-from regard.tasks.common.tokenizer import GLUE, pieces
+from regard.tasks.common.tokenizer import GLUE, Text, pieces
 from regard.tasks.translate import data as translate
 from regard.tasks.translate import dates
 from regard.tasks.translate.pairs import Pair
 
 _YEAR, _DAY = re.compile(r"\b(\d{4})\b"), re.compile(r"\b([1-9]|[12]\d|3[01])\b")
-_CLOCK = re.compile(r"\b(\d{1,2}):(\d{2}):(\d{2})(?:\W*(AM|PM)\b)?", re.IGNORECASE)
+_CLOCK = re.compile(r"\b(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\W*(AM|PM)\b)?", re.IGNORECASE)
+_BETWEEN = bottleneck.BETWEEN.strip()
+_AND = re.compile(r"\b(hundred|thousand) and (?=\w)")
 
-When = tuple[datetime, bool, bool]  # a moment; whether its date and whether its time are told
+
+@dataclass(frozen=True)
+class _Moment:
+    """What a text may say: a moment, which parts of it, and a weekday that is not that of its date."""
+
+    when: datetime
+    date: bool
+    clock: bool = False
+    seconds: bool = True
+    weekday: int | None = None
+
+    def text(self, locale: str, style: str) -> Text:
+        """As people of a locale write it."""
+        return dates.moment(
+            self.when,
+            locale,
+            style,
+            date=self.date,
+            time=self.clock,
+            seconds=self.seconds,
+            weekday=self.weekday,
+        )
 
 
 def recognize(text: str, into: str) -> list[Pair]:
     """The pairs whose source has the words and numbers of a text, whatever its commas and capitals.
 
-    There are two where the text has two translations, as the style of `3 May 2022` is not known.
+    There are two where the text has two translations, as the style of `3 May 2022` is not known. A time may be without
+    seconds, a number without `and`; a weekday is translated as it is said, also where it is not that of the date.
 
     Args:
         text: English: a date, a time, both, a number in words, or dates with `;` between them.
         into: "fr" or "de".
     """
-    own = _words(text)
-    return [pair for pair in _candidates(text, into) if own and _words(str(pair.source)) == own]
+    wanted = _words(text)
+    return [pair for pair in _candidates(text, into) if wanted and _words(str(pair.source)) == wanted]
+
+
+def wrong_weekdays(text: str) -> list[str]:
+    """The dates of a text, in full and with their own weekday, that it gives another weekday."""
+    found = []
+    for part in text.split(_BETWEEN):
+        said, days = _weekday(part), list(_days(part))
+        if said is not None and days and all(day.weekday() != said for day in days):
+            found.append(_date(days[0], "en_GB", "full"))
+    return found
+
+
+@lru_cache
+def english_words() -> frozenset[str]:
+    """Every word of an English date, time or number."""
+    whens = [datetime(2022, month, day, 12 * (day % 2)) for month in range(1, 13) for day in range(1, 8)]
+    texts = [
+        dates.moment(when, english, style, time=True)
+        for when, english, style in product(whens, translate.ENGLISH, dates.STYLES)
+    ]
+    texts += [dates.number(value, "en") for value in (*range(102), 1000)]
+    found = (piece.removeprefix(GLUE) for text in texts for piece in text.pieces)
+    return frozenset(word for word in found if word.isalpha())
 
 
 def _candidates(text: str, into: str) -> Iterator[Pair]:
-    tag, parts = translate.TAGS[into], text.split(bottleneck.BETWEEN.strip())
+    tag, parts = translate.TAGS[into], text.split(_BETWEEN)
     if (value := _numbers().get(_words(text))) is not None:
         yield Pair(tag, dates.number(value, "en"), dates.number(value, into))
     for english, style in product(translate.ENGLISH, dates.STYLES):
@@ -50,22 +98,23 @@ def _candidates(text: str, into: str) -> Iterator[Pair]:
             ]
             yield bottleneck.row(row, english, style, into)
         else:
-            for when, date, clock in _moments(text):
-                source, target = (
-                    dates.moment(when, locale, style, date=date, time=clock) for locale in (english, into)
-                )
-                yield Pair(tag, source, target)
+            for moment in _moments(text):
+                yield Pair(tag, moment.text(english, style), moment.text(into, style))
 
 
-def _moments(text: str) -> Iterator[When]:
+def _moments(text: str) -> Iterator[_Moment]:
     """Every moment that the numbers and the month of a text can be."""
-    clock = _CLOCK.search(text)
+    clock, weekday = _CLOCK.search(text), _weekday(text)
     if clock is None:
-        yield from ((day, True, False) for day in _days(text))
-    elif (told := _time(*clock.groups())) is not None:
-        days = list(_days(text.replace(clock[0], " ")))
-        for day in days or [translate.FIRST]:
-            yield datetime.combine(day, told), bool(days), True
+        for day in _days(text):
+            yield _Moment(day, True, weekday=weekday)
+        return
+    moment = _time(*clock.groups())
+    if moment is None:
+        return
+    days = list(_days(text.replace(clock[0], " ")))
+    for day in days or [translate.FIRST]:
+        yield _Moment(datetime.combine(day, moment), bool(days), True, clock[3] is not None, weekday)
 
 
 def _days(text: str) -> Iterator[datetime]:
@@ -82,12 +131,22 @@ def _days(text: str) -> Iterator[datetime]:
                     continue
 
 
-def _time(hour: str, minute: str, second: str, half: str | None) -> time | None:
+def _weekday(text: str) -> int | None:
+    """The weekday that a text names, 0 for Monday; None where it names none."""
+    said = _words(text).split()
+    # The first week of the calendar begins with a Monday.
+    names = (_words(_date(datetime(1, 1, day), "en", "full")).split()[0] for day in range(1, 8))
+    return next((number for number, name in enumerate(names) if name in said), None)
+
+
+def _time(hour: str, minute: str, second: str | None, half: str | None) -> time | None:
     """The time; None where there is no such time."""
-    hours = int(hour) if half is None else int(hour) % 12 + 12 * (half.lower() == "pm")
-    return (
-        time(hours, int(minute), int(second)) if hours < 24 and max(int(minute), int(second)) < 60 else None
-    )
+    hours, minutes, seconds = int(hour), int(minute), int(second or 0)
+    if half is not None:
+        hours = hours % 12 + 12 * (half.lower() == "pm")
+    if hours < 24 and minutes < 60 and seconds < 60:
+        return time(hours, minutes, seconds)
+    return None
 
 
 def _date(day: datetime, english: str, style: str) -> str:
@@ -95,9 +154,10 @@ def _date(day: datetime, english: str, style: str) -> str:
 
 
 def _words(text: str) -> str:
-    """The words and numbers of a text, in small letters."""
+    """The words and numbers of a text, in small letters; without zeros in front and the `and` of a number."""
     found = [piece.removeprefix(GLUE).lower() for piece in pieces(text)]
-    return " ".join(word for word in found if word.isalnum())
+    plain = (f"{int(word)}" if word.isdecimal() else word for word in found if word.isalnum())
+    return _AND.sub(r"\1 ", " ".join(plain))
 
 
 @lru_cache

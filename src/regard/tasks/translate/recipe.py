@@ -28,17 +28,19 @@ RECURRENT = Recipe(
 PAIRS = {False: (100_000, 2000), True: (10_000, 200)}  # to train on, held out; by quick
 
 
-def transformer(words: int, *, width: int = 128, heads: int = 4) -> EncoderDecoderForConditionalGeneration:
+def transformer(
+    words: int, *, hidden_size: int = 128, num_heads: int = 4
+) -> EncoderDecoderForConditionalGeneration:
     """Two layers each way."""
     return EncoderDecoderForConditionalGeneration(
         # Small learned positions begin as almost nothing: words are then found by place much later.
         EncoderDecoderConfig(
-            vocabulary=words,
-            width=width,
-            heads=heads,
-            depth=2,
+            vocab_size=words,
+            hidden_size=hidden_size,
+            num_attention_heads=num_heads,
+            num_hidden_layers=2,
             dropout=0.1,
-            positions="sinusoidal",
+            position_embedding_type="sinusoidal",
             init="xavier",
             **SPECIAL,
         )
@@ -48,7 +50,9 @@ def transformer(words: int, *, width: int = 128, heads: int = 4) -> EncoderDecod
 def recurrent(words: int) -> RecurrentForConditionalGeneration:
     """A GRU in both directions, and one that asks it before each step (Bahdanau et al. 2015)."""
     return RecurrentForConditionalGeneration(
-        RecurrentConfig(vocabulary=words, width=96, hidden=128, score="additive", dropout=0.1, **SPECIAL)
+        RecurrentConfig(
+            vocab_size=words, embedding_size=96, hidden_size=128, score="additive", dropout=0.1, **SPECIAL
+        )
     )
 
 

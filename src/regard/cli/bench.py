@@ -22,10 +22,10 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import regard
 from regard import files
-from regard.cli.bench import contests
-from regard.cli.bench.contests import Contest, Setting
-from regard.cli.bench.machine import machine, peak
-from regard.cli.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved
+from regard.bench import contests
+from regard.bench.contests import Contest, Setting
+from regard.bench.machine import machine, peak
+from regard.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved
 from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError, RegardError
 
@@ -87,7 +87,9 @@ class Line:
 
     def over(self, other: str) -> float | None:
         """Regard's time as a multiple of another candidate's; None where that one did not run."""
-        return self.seconds / self.times[other]["median_s"] if other in self.times else None
+        if other in self.times:
+            return self.seconds / self.times[other]["median_s"]
+        return None
 
     @property
     def remark(self) -> str:
@@ -142,11 +144,13 @@ def _run(console: Console, sizes: Sizes, device: str, out: Path | None, json_fil
             console.print(f"A figure: {path}", highlight=False)
     if json_file is not None:
         date = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {
-            "date": date, "machine": facts, "lines": [asdict(line) for line in lines],
+        measured = {
+            "date": date,
+            "machine": facts,
+            "lines": [asdict(line) for line in lines],
             "growth": {name: [asdict(point) for point in curve] for name, curve in curves.items()},
-        }  # fmt: skip
-        files.write(json_file, json.dumps(told, indent=2) + "\n", error=ArgumentError, what="figures")
+        }
+        files.write(json_file, json.dumps(measured, indent=2) + "\n", error=ArgumentError, what="figures")
         console.print(f"The figures: {json_file}", highlight=False)
 
 
@@ -154,11 +158,18 @@ def measure(contest: Contest, rounds: int = 5, device: str = "cpu") -> Line:
     """Run the candidates of a contest in turns."""
     times = interleaved(contest.candidates, rounds, device)
     limits = [t["median_s"] for name, t in times.items() if name == "matmul" or name.startswith("read ")]
-    most = contest.work if contest.unit == "B" else MATMUL_FLOP
+    most = MATMUL_FLOP
+    if contest.unit == "B":
+        most = contest.work
     return Line(
-        contest.name, contest.engine, contest.unit, rate=contest.work / times["regard"]["median_s"],
-        best=most / min(limits), times=times, share=contest.share,
-    )  # fmt: skip
+        contest.name,
+        contest.engine,
+        contest.unit,
+        rate=contest.work / times["regard"]["median_s"],
+        best=most / min(limits),
+        times=times,
+        share=contest.share,
+    )
 
 
 def grown(lengths: tuple[int, ...], device: str = "cpu") -> dict[str, list[Point]]:
@@ -259,17 +270,23 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
 
 
 def _ms(times: Times, name: str) -> str:
-    return f"{times[name]['median_s'] * 1e3:.1f} ms" if name in times else "–"
+    if name in times:
+        return f"{times[name]['median_s'] * 1e3:.1f} ms"
+    return "–"
 
 
 def _ratio(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.2f}"
+    if ratio is None:
+        return "–"
+    return f"{ratio:.2f}"
 
 
 def _point(point: Point | None) -> str:
     if point is None:
         return "–"
-    memory = "" if point.bytes is None else f", {point.bytes / 1e6:.1f} MB"
+    memory = ""
+    if point.bytes is not None:
+        memory = f", {point.bytes / 1e6:.1f} MB"
     return f"{point.seconds * 1e3:.1f} ms{memory}"
 
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-import regard
-from regard.cli.bench.machine import label
-from regard.cli.bench.timing import Candidates, matmul, reads
+from regard.attention import observe
+from regard.bench.machine import label
+from regard.bench.timing import Candidates, matmul, reads
 from regard.engines import choose
-from regard.masks import Mask
+from regard.masks import Mask, causal, documents, near, strided
 from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.statistics.table import wanted
@@ -36,14 +36,20 @@ class Setting:
     device: str = "cpu"
 
     def __str__(self) -> str:
-        kind = "causal" if self.causal else "full"
-        type_ = "" if self.dtype == torch.float32 else f", {str(self.dtype).removeprefix('torch.')}"
+        kind = "full"
+        if self.causal:
+            kind = "causal"
+        type_ = ""
+        if self.dtype != torch.float32:
+            type_ = f", {str(self.dtype).removeprefix('torch.')}"
         return f"{kind}, n {self.length}, dim {self.dim}{type_}"
 
     @property
     def mask(self) -> Mask | None:
         """As Regard takes it."""
-        return regard.causal() if self.causal else None
+        if self.causal:
+            return causal()
+        return None
 
     @property
     def pairs(self) -> int:
@@ -84,16 +90,18 @@ def rows(setting: Setting, *, with_stored: bool = True) -> Contest:
     """Output and all row statistics; "plain" is the same engine giving output and lse only."""
     query, key, value = setting.inputs()
     candidates: Candidates = {
-        "regard": lambda: regard.observe(query, key, value, mask=setting.mask, statistics="rows"),
-        "plain": lambda: regard.observe(query, key, value, mask=setting.mask, statistics=("lse",)),
+        "regard": lambda: observe(query, key, value, mask=setting.mask, statistics="rows"),
+        "plain": lambda: observe(query, key, value, mask=setting.mask, statistics=("lse",)),
         "sdpa": lambda: scaled_dot_product_attention(query, key, value, is_causal=setting.causal),
     }
     if with_stored:
         candidates["stored"] = lambda: stored(query, key, value, setting.causal)
     return Contest(
-        f"output and row statistics: {setting}", _engine(query, key, value, setting.mask),
-        candidates | _limit(setting), 4.0 * setting.pairs * setting.dim,
-    )  # fmt: skip
+        f"output and row statistics: {setting}",
+        _engine(query, key, value, setting.mask),
+        candidates | _limit(setting),
+        4.0 * setting.pairs * setting.dim,
+    )
 
 
 def columns(setting: Setting, *, with_stored: bool = True) -> Contest:
@@ -110,16 +118,18 @@ def columns(setting: Setting, *, with_stored: bool = True) -> Contest:
     if with_stored:
         candidates["stored"] = lambda: stored_columns(query, key, setting.causal, want.cell)
     return Contest(
-        f"columns and {GRID} × {GRID} map: {setting}", label(engine.name),
-        candidates | _limit(setting), 2.0 * setting.pairs * setting.dim,
-    )  # fmt: skip
+        f"columns and {GRID} × {GRID} map: {setting}",
+        label(engine.name),
+        candidates | _limit(setting),
+        2.0 * setting.pairs * setting.dim,
+    )
 
 
 def backward(setting: Setting, *, with_stored: bool = True) -> Contest:
     """The backward pass alone: ours with the entropy's gradient, SDPA's without any."""
     inputs = tuple(tensor.requires_grad_() for tensor in setting.inputs())
     query, key, value = inputs
-    seen = regard.observe(query, key, value, mask=setting.mask, statistics=("entropy",))
+    seen = observe(query, key, value, mask=setting.mask, statistics=("entropy",))
     plain = scaled_dot_product_attention(query, key, value, is_causal=setting.causal)
     assert seen.output is not None and seen.entropy is not None
     of_output, of_entropy = torch.randn_like(seen.output), torch.randn_like(seen.entropy)
@@ -137,37 +147,42 @@ def backward(setting: Setting, *, with_stored: bool = True) -> Contest:
         theirs = (w @ value, entropy.to(of_entropy.dtype))
         candidates["stored"] = lambda: pull(*theirs)
     return Contest(
-        f"backward with entropy: {setting}", label(seen.engine),
-        candidates | _limit(setting), 10.0 * setting.pairs * setting.dim,
-    )  # fmt: skip
+        f"backward with entropy: {setting}",
+        label(seen.engine),
+        candidates | _limit(setting),
+        10.0 * setting.pairs * setting.dim,
+    )
 
 
 def sparse(setting: Setting, name: str, mask: Mask, *, with_sdpa: bool = True) -> Contest:
     """A mask that keeps few pairs; "full" is Regard without one, and SDPA gets the mask as a matrix."""
     query, key, value = setting.inputs()
-    seen = regard.observe(query, key, value, mask=mask, statistics=("allowed",))
+    seen = observe(query, key, value, mask=mask, statistics=("allowed",))
     assert seen.allowed is not None
     kept = int(seen.allowed.sum())
     candidates: Candidates = {
-        "regard": lambda: regard.observe(query, key, value, mask=mask, statistics="rows"),
-        "full": lambda: regard.observe(query, key, value, statistics="rows"),
+        "regard": lambda: observe(query, key, value, mask=mask, statistics="rows"),
+        "full": lambda: observe(query, key, value, statistics="rows"),
     }
     if with_sdpa:
         matrix = mask.dense(setting.length, setting.length, device=setting.device)
         candidates["sdpa"] = lambda: scaled_dot_product_attention(query, key, value, attn_mask=matrix)
     return Contest(
-        f"{name}: n {setting.length}, dim {setting.dim}", label(seen.engine),
-        candidates | _limit(setting), 4.0 * kept * setting.dim, share=kept / (setting.heads * setting.length**2),
-    )  # fmt: skip
+        f"{name}: n {setting.length}, dim {setting.dim}",
+        label(seen.engine),
+        candidates | _limit(setting),
+        4.0 * kept * setting.dim,
+        share=kept / (setting.heads * setting.length**2),
+    )
 
 
 def masks(length: int, device: str = "cpu") -> dict[str, Mask]:
     """The sparse masks of the table, by name."""
-    documents = torch.arange(length, device=device) // 512
+    ids = torch.arange(length, device=device) // 512
     return {
-        "window of 256": regard.near(255),
-        "documents of 512": regard.documents(documents),
-        "strided and local": regard.causal() & (regard.near(63) | regard.strided(128)),
+        "window of 256": near(255),
+        "documents of 512": documents(ids),
+        "strided and local": causal() & (near(63) | strided(128)),
     }
 
 
@@ -175,8 +190,8 @@ def decoding(setting: Setting, *, with_stored: bool = True) -> Contest:
     """One query against many keys, output and row statistics: keys and values are read once, whatever else is done."""
     query, key, value = setting.inputs(queries=1)
     candidates: Candidates = {
-        "regard": lambda: regard.observe(query, key, value, statistics="rows"),
-        "plain": lambda: regard.observe(query, key, value, statistics=("lse",)),
+        "regard": lambda: observe(query, key, value, statistics="rows"),
+        "plain": lambda: observe(query, key, value, statistics=("lse",)),
         "sdpa": lambda: scaled_dot_product_attention(query, key, value),
     }
     if with_stored:
@@ -184,9 +199,12 @@ def decoding(setting: Setting, *, with_stored: bool = True) -> Contest:
             torch.softmax(query @ key.transpose(-1, -2) * setting.dim**-0.5, -1) @ value
         )
     return Contest(
-        f"decoding, 1 query: {setting.length} keys, dim {setting.dim}", _engine(query, key, value, None),
-        candidates | reads((key, value)), 2.0 * key.numel() * key.element_size(), "B",
-    )  # fmt: skip
+        f"decoding, 1 query: {setting.length} keys, dim {setting.dim}",
+        _engine(query, key, value, None),
+        candidates | reads((key, value)),
+        2.0 * key.numel() * key.element_size(),
+        "B",
+    )
 
 
 def softmax(query: Tensor, key: Tensor, causal: bool) -> tuple[Tensor, Tensor]:

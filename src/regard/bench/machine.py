@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy
 import torch
 
 from regard.engines import ENGINES
-from regard.files.versions import own_version
+from regard.files.versions import versions
 
 VECTOR_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -21,27 +20,32 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 def machine(device: str = "cpu") -> dict[str, Any]:
     """Hardware, engines and versions, as JSON."""
-    names, flags = _processor()
+    flags = set(" ".join(_facts("flags", "Features")).split())
     return {
-        "processor": names or platform.processor() or platform.machine(),
+        "processor": processor(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "vector_sets": [name for name in VECTOR_SETS if name in flags],
         "load_average": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "engines": [label(engine.name) for engine in ENGINES],
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "numpy": numpy.__version__,
-        "regard": own_version(),
+        **versions("python", "torch", "numpy", "regard"),
     }
+
+
+def processor() -> str:
+    """The name of the processor, or at least of its kind; several where its cores differ."""
+    # `platform` knows no name on Linux, and the kernel writes one only where the processor tells it.
+    return ", ".join(sorted(_facts("model name"))) or platform.processor() or platform.machine()
 
 
 def label(engine: str) -> str:
     """An engine's name, with the build that it runs where it has several."""
     build = next((getattr(e, "build", None) for e in ENGINES if e.name == engine), None)
     try:
-        return f"{engine} ({build()})" if build else engine
+        if build:
+            return f"{engine} ({build()})"
+        return engine
     except (IndexError, RuntimeError):
         return engine
 
@@ -52,7 +56,9 @@ def memory_kib(field: str) -> int:
     Raises:
         RuntimeError: this kernel does not report it.
     """
-    lines = STATUS.read_text().splitlines() if STATUS.exists() else []
+    lines = []
+    if STATUS.exists():
+        lines = STATUS.read_text().splitlines()
     for line in lines:
         if line.startswith(field + ":"):
             return int(line.split()[1])
@@ -77,12 +83,10 @@ def peak(run: Callable[[], object], device: str = "cpu") -> int | None:
         return None
 
 
-def _processor() -> tuple[str, set[str]]:
-    """The processor's names and instruction sets, from Linux; empty elsewhere."""
+def _facts(*names: str) -> set[str]:
+    """What Linux says of the processor's cores under these names; nothing elsewhere."""
     facts = Path("/proc/cpuinfo")
-    lines = [line.partition(":") for line in facts.read_text().splitlines()] if facts.exists() else []
-    names = {value.strip() for name, _, value in lines if name.strip() == "model name"}
-    flags = {
-        flag for name, _, value in lines if name.strip() in ("flags", "Features") for flag in value.split()
-    }
-    return ", ".join(sorted(names)), flags
+    if not facts.exists():
+        return set()
+    lines = [line.partition(":") for line in facts.read_text().splitlines()]
+    return {value.strip() for name, _, value in lines if name.strip() in names}

@@ -1,15 +1,17 @@
 """What each mechanism of attention takes, as formulas in the number of tokens, and the exponent that was measured.
 
-Knows arithmetic: `predicted` counts the operations and bytes of one forward call, `exponent` fits a power to numbers.
+Knows arithmetic: `predicted` counts the operations and bytes of one forward call, `exponent` fits a power to numbers,
+`least_within` says what an approximation reaches in a given time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from regard.checks.arguments import check_fields, checked
+from regard.checks.arguments import check_fields, checked, listed, number, shown
 from regard.errors import ArgumentError
 from regard.nn.linear import CHUNK
 from regard.nn.lowrank import ITERATIONS
@@ -107,7 +109,9 @@ def exponent(lengths: Sequence[int], values: Sequence[float], *, longest: int | 
         )
     if lengths[0] < 1 or min(values) <= 0:
         raise ArgumentError(f"lengths and values must be positive, got {list(lengths)} and {list(values)}")
-    count = max(3, -(-len(lengths) // 2)) if longest is None else longest
+    count = longest
+    if longest is None:
+        count = max(3, -(-len(lengths) // 2))
     if count < 2:
         raise ArgumentError(f"longest must be at least 2, got {longest}")
     x, y = ([math.log(number) for number in numbers[-count:]] for numbers in (lengths, values))
@@ -115,7 +119,9 @@ def exponent(lengths: Sequence[int], values: Sequence[float], *, longest: int | 
     spread = sum((a - middle) ** 2 for a in x)
     power = sum((a - middle) * (b - level) for a, b in zip(x, y, strict=True)) / spread
     rest = sum((b - level - power * (a - middle)) ** 2 for a, b in zip(x, y, strict=True))
-    error = math.sqrt(rest / (len(x) - 2) / spread) if len(x) > 2 else math.inf
+    error = math.inf
+    if len(x) > 2:
+        error = math.sqrt(rest / (len(x) - 2) / spread)
     return Exponent(power, error, tuple(lengths[-count:]))
 
 
@@ -204,3 +210,30 @@ MECHANISMS: Mapping[str, Formula] = {
     "slots": _slots,  # Linformer
     "landmarks": _landmarks,  # Nyström
 }
+
+
+def _point(name: str, point: Any) -> tuple[float, float]:
+    pair = listed(name, point, number)
+    if len(pair) != 2:
+        raise ArgumentError(f"{name} must be (seconds, error), got {shown(point)}")
+    return pair[0], pair[1]
+
+
+@checked
+def least_within(seconds: float, points: Iterable[tuple[float, float]]) -> float | None:
+    """The smallest error among the points that took no longer than so many seconds: nothing is interpolated.
+
+    Args:
+        seconds: that may be used.
+        points: (seconds, error) of one approximation, at one rank after the other.
+
+    Returns:
+        The error; None where every point took longer.
+
+    Raises:
+        ArgumentError: a time that is not positive.
+    """
+    measured = listed("points", points, _point)
+    if seconds <= 0 or any(taken <= 0 for taken, _ in measured):
+        raise ArgumentError(f"times must be positive, got {[seconds, *(taken for taken, _ in measured)]}")
+    return min((error for taken, error in measured if taken <= seconds), default=None)

@@ -1,0 +1,1 @@
+"""What `regard bench` and `benchmarks/` share: the questions, how they are timed, and what the machine is."""
