@@ -214,7 +214,8 @@ TABLE: dict[str, dict[str, Valid]] = {
         "by_slots": Valid({}, lambda made: made(2, QUERY, KEY, VALUE)),
         "Config": Valid({
             "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
-            "intermediate_size": 9, "num_key_value_heads": 1, "head_dim": 3, "value_dim": 3, "cross_attention": True, "memory_dim": 4,
+            "intermediate_size": 9, "num_key_value_heads": 1, "head_dim": 3, "value_dim": 3, "cross_attention": True,
+            "memory_dim": 4,
             "max_position_embeddings": 5, "type_vocab_size": 2, "gated": True, "bias": True, "norm_type": "rms",
             "qk_norm": "rms", "sink": True, "embedding_norm": True, "final_norm": True, "pooler": True,
             "tie_word_embeddings": True}, rg.nn.parameters_of),
