@@ -223,7 +223,7 @@ def fake(tokens, layers, heads):
         )  # fmt: skip
         kept = {
             name: torch.rand_like(row)
-            for name in (*base.kept(), "received")
+            for name in (*base.row_names(), "received")
             if name not in ("argmax", "allowed")
         }
         places = {"argmax": (row * tokens).long(), "allowed": torch.full_like(row, tokens, dtype=torch.int64)}

@@ -266,7 +266,7 @@ class RecurrentDecoder(nn.Module):
         assert self.score is not None and run.queries is not None and run.contexts is not None
         query, key, spec = self.score.prepare(run.queries[:, None], source[:, None])
         return Handed(
-            query=query, key=key, value=source[:, None].to(query.dtype), output=run.contexts[:, None], crosses=True,
+            query=query, key=key, value=source[:, None].to(query.dtype), output=run.contexts[:, None], is_cross=True,
             spec=SpecArguments({**spec, "mask": mask, "align": begin.position}),
         )  # fmt: skip
 

@@ -270,7 +270,7 @@ class Observation:
 
     def __repr__(self) -> str:
         names = ("output", *COLUMNS, "map", "top")
-        there = self.kept() + [name for name in names if getattr(self, name) is not None]
+        there = self.row_names() + [name for name in names if getattr(self, name) is not None]
         return f"{type(self).__name__}({', '.join(there)}; engine {self.engine!r})"
 
     def _repr_html_(self) -> str:
@@ -317,7 +317,7 @@ class Observation:
         tensor: Tensor | None = getattr(self, name)
         return tensor
 
-    def kept(self) -> list[str]:
+    def row_names(self) -> list[str]:
         """Names of the row statistics and groups that are there."""
         return [name for name in ROWS if getattr(self, name) is not None] + list(self.groups)
 
@@ -336,7 +336,7 @@ class Observation:
             raise ArgumentError(f"no row statistic {name!r}; {close_to(name, (*ROWS, *self.groups))}")
         tensor = getattr(self, name)
         if tensor is None:
-            raise RecordError(f"{name!r} was not kept; kept: {', '.join(self.kept()) or 'no row statistic'}")
+            raise RecordError(f"{name!r} was not kept; kept: {', '.join(self.row_names()) or 'no row statistic'}")
         return tensor
 
     def valid(self) -> Tensor:
@@ -353,7 +353,7 @@ class Observation:
             return self.allowed > 0
         raise RecordError(
             "which queries may attend something is told by 'allowed' or 'lse', and neither was kept; "
-            f"kept: {', '.join(self.kept()) or 'no row statistic'}"
+            f"kept: {', '.join(self.row_names()) or 'no row statistic'}"
         )
 
     def mean(self, name: str) -> Tensor:
