@@ -168,7 +168,7 @@ def test_steps_share_one_spec_where_it_says_the_same():
             sizes = sizes_of(query[:, :, start:end], key[:, :, :end])
             return Spec.of(sizes, mask=later(end) if start else first)
 
-        return merged(steps_of(query, key, cuts, spec, cells=[2] * TOKENS)).own_parts
+        return merged(steps_of(query, key, cuts, spec, cells=[2] * TOKENS)).spec_parts
 
     assert len(one_by_one(causal(), lambda end: None)) == 1
     assert len(one_by_one(causal() & ~prefix(starts), lambda end: ~prefix(starts))) == 1

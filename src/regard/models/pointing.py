@@ -102,7 +102,7 @@ class Pointer(nn.Module):
             (hidden, places, values),
             lambda: attend(query, key, value, mask=mask),
             lambda output: Handed(
-                query=query, key=key, value=value, output=output, crosses=True, spec=SpecArguments(mask=mask)
+                query=query, key=key, value=value, output=output, is_cross=True, spec=SpecArguments(mask=mask)
             ),
         )
         return read[:, 0, 0]

@@ -97,7 +97,7 @@ def linear_attention(
             keys, values = state.recall()
         output = done.output.to(done.query.dtype)
         crosses = False if causal else None
-        return Handed(query=done.query, key=keys, value=values, output=output, spec=spec, crosses=crosses)
+        return Handed(query=done.query, key=keys, value=values, output=output, spec=spec, is_cross=crosses)
 
     return hand_over((query, key, value), run, tell).output
 

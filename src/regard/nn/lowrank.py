@@ -49,7 +49,7 @@ def projected_attention(
     return hand_over(
         (query, slots, mixed),
         lambda: attend(query, slots, mixed),
-        lambda output: Handed(query=query, key=slots, value=mixed, output=output, crosses=True),
+        lambda output: Handed(query=query, key=slots, value=mixed, output=output, is_cross=True),
     )
 
 
@@ -132,7 +132,7 @@ def landmark_attention(
     return hand_over(
         (query, key, value),
         run,
-        lambda did: Handed(query=asking, key=did[1], value=did[2], output=did[0], spec=spec, crosses=True),
+        lambda did: Handed(query=asking, key=did[1], value=did[2], output=did[0], spec=spec, is_cross=True),
     )[0].to(query.dtype)
 
 

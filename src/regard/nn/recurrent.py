@@ -275,7 +275,7 @@ class RecurrentDecoder(nn.Module):
             key=key,
             value=memory[:, None].to(query.dtype),
             output=run.contexts[:, None],
-            crosses=True,
+            is_cross=True,
             spec=SpecArguments({**spec, "mask": mask, "align": begin.position}),
         )
 

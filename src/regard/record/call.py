@@ -20,7 +20,7 @@ from regard.spec import Spec
 from regard.statistics.observation import COLUMNS, ROWS, Observation, Top, check_index
 
 T = TypeVar("T")
-KEPT = ("output", *ROWS, *COLUMNS, "map", "top", "query", "key", "spec")
+OPTIONAL = ("output", *ROWS, *COLUMNS, "map", "top", "query", "key", "spec")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -109,13 +109,13 @@ class Call(Observation):
         check_index("batch", batch, self.sizes.batch)
         head, batch = head % self.sizes.heads, batch % self.sizes.batch
         kv_head = head // self.sizes.group
-        parts = tuple(replace(part, spec=one_head(part.spec, batch, head)) for part in self.own_parts)
+        parts = tuple(replace(part, spec=one_head(part.spec, batch, head)) for part in self.spec_parts)
         query = self.query[batch : batch + 1, head : head + 1]
         key = self.key[batch : batch + 1, kv_head : kv_head + 1]
         return window(query, key, parts, rows, columns)[0, 0]
 
     @property
-    def own_parts(self) -> tuple[Part, ...]:
+    def spec_parts(self) -> tuple[Part, ...]:
         """Which queries and keys each spec is about; none without `keep="vectors"`."""
         if self.spec is None:
             return ()
@@ -139,11 +139,15 @@ class Call(Observation):
         for before, step in pairwise(calls):
             if reason := before._misfit(step):
                 raise RecordError(f"{self.layer}: a step that extends a call must continue it, but {reason}")
-        keys = calls[-1].sizes.keys  # a step has those of the one before it
+        # A step has the keys of the one before it.
+        keys = calls[-1].sizes.keys
         names = ("output", "query", "attends", *ROWS)
         rows: dict[str, Any] = {name: _all(calls, name, lambda parts: torch.cat(parts, 2)) for name in names}
-        later = (part for step in steps for part in step.own_parts)
-        parts = reduce(join, later, self.own_parts)
+        later = (part for step in steps for part in step.spec_parts)
+        parts = reduce(join, later, self.spec_parts)
+        # One spec for all steps is the common case: it is then the call's own.
+        if len(parts) == 1:
+            parts = ()
         return replace(
             self,
             **rows,
@@ -158,7 +162,7 @@ class Call(Observation):
             padded=_joined(calls, "padded", False),
             padding=next((call.padding for call in calls if call.padding), ""),
             key=calls[-1].key,
-            parts=parts if len(parts) > 1 else (),
+            parts=parts,
         )
 
     def _misfit(self, step: Call) -> str | None:
@@ -168,24 +172,27 @@ class Call(Observation):
         for name, value in want.items():
             if have[name] != value:
                 return f"{name} must be {value}, got {have[name]}"
+        # Keys only grow: a sliding cache's dropped ones stand as zeros.
         if step.sizes.keys < self.sizes.keys:
             return f"keys must be at least {self.sizes.keys}, got {step.sizes.keys}"
         return None
 
     def _identity(self) -> dict[str, Any]:
         """What all steps of one generation share."""
-        own = {name: getattr(self, name) for name in ("layer", "kind", "seen", "placed", "parameters")}
-        own |= {
+        shared = {name: getattr(self, name) for name in ("layer", "kind", "seen", "placed", "parameters")}
+        shared |= {
             name: getattr(self.sizes, name) for name in ("batch", "heads", "kv_heads", "dim", "value_dim")
         }
-        own["what was kept"] = [name for name in KEPT if getattr(self, name) is not None]
-        return own | {"groups": sorted(self.groups)}
+        shared["what was kept"] = [name for name in OPTIONAL if getattr(self, name) is not None]
+        return shared | {"groups": sorted(self.groups)}
 
 
 def _all(calls: Sequence[Call], name: str, merge: Callable[[list[Any]], T]) -> T | None:
     """What the calls have of this name, merged; None where one of them has none."""
     parts = [getattr(call, name) for call in calls]
-    return None if any(part is None for part in parts) else merge(parts)
+    if any(part is None for part in parts):
+        return None
+    return merge(parts)
 
 
 def _merged(parts: list[Tensor], keys: int, merge: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -196,19 +203,11 @@ def _merged(parts: list[Tensor], keys: int, merge: Callable[[Tensor, Tensor], Te
 def _joined(calls: Sequence[Call], name: str, usual: float | bool) -> Tensor | None:
     """What calls say of their queries, one after the other; `usual` for all of a call that says nothing."""
     parts = [getattr(call, name) for call in calls]
-    there = next((part for part in parts if part is not None), None)
-    if there is None:
+    like = next((part for part in parts if part is not None), None)
+    if like is None:
         return None
-    filled = [
-        there.new_full((*there.shape[:-1], call.sizes.queries), usual) if part is None else part
-        for part, call in zip(parts, calls, strict=True)
-    ]
-    return torch.cat(filled, -1)
-
-
-def _padded(tensor: Tensor | None, keys: int) -> Tensor | None:
-    return None if tensor is None else pad(tensor, (0, keys - tensor.shape[2]))
-
-
-def _both(a: T | None, b: T | None, merge: Callable[[T, T], T]) -> T | None:
-    return None if a is None or b is None else merge(a, b)
+    # Steps of one generation may differ: the prompt has padded rows, and its continuation none.
+    for index, call in enumerate(calls):
+        if parts[index] is None:
+            parts[index] = like.new_full((*like.shape[:-1], call.sizes.queries), usual)
+    return torch.cat(parts, -1)

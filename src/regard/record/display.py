@@ -18,9 +18,8 @@ from regard.statistics.display import UNITS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-LAYERS = 32  # calls in the table: the first ones and the last
-LAST = 8  # of these the last ones, where there are more calls
-HEADS = 32  # heads in the table
+# A card is of bounded size: calls in its table, of these the last ones where there are more, and heads.
+LAYERS, LAST, HEADS = 32, 8, 32
 BLOCKS = 3  # statistics side by side …
 CELLS = 48  # … of so many cells in a line together, so that many heads leave room for fewer
 UNSEEN = 5  # modules that are named
@@ -78,7 +77,9 @@ def _table(calls: Sequence[Call]) -> str:
             which = [f"head {head}, {name}" for head in range(heads)]
             row.append(html.cells(values[line], tops[name], which) + gap)
         lines.append((names[index], f"record[{index}]: {calls[index].layer}", "".join(row)))
-    words = ["Means over all queries that attend something." if blocks else "No statistic of rows was kept."]
+    words = ["Means over all queries that attend something."]
+    if not blocks:
+        words = ["No statistic of rows was kept."]
     if most > HEADS:
         words.append(f"The first {HEADS} of {html.number(most)} heads.")
     if len(calls) > LAYERS:
@@ -96,6 +97,7 @@ def _shown(calls: int) -> list[int]:
 def _means(calls: Sequence[Call], heads: int) -> dict[str, NDArray[np.float64]]:
     """Statistic → means `(calls, heads)`, NaN where a call has none; as many statistics as fit beside each other."""
     blocks: dict[str, NDArray[np.float64]] = {}
+    # Stops at the first ones that fit: a mean at 131 072 tokens reads every row.
     for name in UNITS:
         if len(blocks) == BLOCKS or (len(blocks) + 1) * heads > max(CELLS, heads):
             break

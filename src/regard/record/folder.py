@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +47,8 @@ def write(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads:
     require("pyarrow", extra="record")
     stored, aliases = _distinct(tensors)
     head = {"packages": versions("regard", "torch", "python"), "aliases": aliases}
-    _text(head | body)  # what JSON cannot hold is said before anything is written
+    # What JSON cannot hold is said before anything is written.
+    _text(head | body)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _check_ours(folder / RECORD)
@@ -56,9 +58,11 @@ def write(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads:
             named = {kind: _named(place, kind) for kind in NAMES}
             seals = {kind: seal for kind, (_, seal) in named.items()}
             (place / RECORD).write_bytes(_text(head | {"files": seals} | body))
+            # One save at a time, so that nobody clears away what another one has just published.
             with files.one_at_a_time(folder):
                 for finished, seal in named.values():
                     files.publish(finished, folder / seal["name"])
+                # Last: from here on a reader finds the new record, and everything that it names is there.
                 files.publish(place / RECORD, folder / RECORD)
                 _clear(folder, {seal["name"] for _, seal in named.values()})
     except FileExistsError:
@@ -67,9 +71,8 @@ def write(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads:
         raise RecordError(f"{folder}: cannot save the record here, the folder is not writable") from error
     except OSError as error:
         raise RecordError(f"{folder}: cannot save the record here: {error.strerror or error}") from error
-    except require(
-        "safetensors", extra="record"
-    ).SafetensorError as error:  # its way to say that the disk is full
+    # Its way to say that the disk is full.
+    except require("safetensors", extra="record").SafetensorError as error:
         raise RecordError(f"{folder}: cannot save the record here: {error}") from error
 
 
@@ -96,7 +99,9 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     record = folder / RECORD
     try:
         if not folder.is_dir():
-            why = "a record is a folder, and this is a file" if folder.exists() else "there is no such folder"
+            why = "there is no such folder"
+            if folder.exists():
+                why = "a record is a folder, and this is a file"
             raise RecordError(f"{folder}: {why}")
         body = _parsed(record)
         listed = entry(body, "files", dict, str(record))
@@ -120,9 +125,12 @@ def entry(body: Any, name: str, kind: type | tuple[type, ...], where: str) -> An
     if not isinstance(body, dict) or name not in body:
         raise RecordError(f"{where}: {name!r} is missing")
     value = body[name]
-    kinds = kind if isinstance(kind, tuple) else (kind,)
-    if type(value) not in kinds:  # not isinstance: True is no number here
-        wanted = " or ".join("null" if item is type(None) else item.__name__ for item in kinds)
+    kinds = kind
+    if not isinstance(kinds, tuple):
+        kinds = (kinds,)
+    # Not isinstance: True is no number here.
+    if type(value) not in kinds:
+        wanted = " or ".join(item.__name__ for item in kinds).replace("NoneType", "null")
         raise RecordError(f"{where}: {name!r} must be of type {wanted}, got {value!r:.60}")
     return value
 
@@ -136,6 +144,7 @@ def _distinct(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
     aliases: dict[str, str] = {}
     first: dict[object, str] = {}
     for name, tensor in tensors.items():
+        # The same memory seen in the same way; tensors without numbers share an address of 0.
         same = (tensor.data_ptr(), tensor.device, tensor.dtype, tensor.shape, tensor.stride())
         if tensor.numel() and same in first:
             aliases[name] = first[same]
@@ -168,12 +177,14 @@ def _clear(folder: Path, names: set[str]) -> None:
     """Remove the data files of other records, those of saves that were killed among them."""
     for path in folder.iterdir():
         if path.name not in names and any(name.fullmatch(path.name) for name in NAMES.values()):
-            with contextlib.suppress(OSError):  # the record is complete; what cannot go is merely left over
+            # The record is complete; what cannot go is merely left over.
+            with contextlib.suppress(OSError):
                 path.unlink()
 
 
 def _check_ours(record: Path) -> None:
     """Refuse to replace a `record.json` that something else wrote."""
+    # The first bytes are enough, and a foreign file may be huge.
     start = b'{"format": "%s"' % FORM.format.encode()
     try:
         sealing.plain_size(record)
@@ -210,16 +221,20 @@ def _parsed(record: Path) -> dict[str, Any]:
 
 
 def _check_depth(body: object, where: str) -> None:
-    level = [body]
+    # Level by level and not by recursion, which a hostile file would exhaust.
+    level: list[Any] = [body]
     for _ in range(MAX_DEPTH + 1):
-        inner = [
-            item.values() if isinstance(item, dict) else item
-            for item in level
-            if isinstance(item, dict | list)
-        ]
-        level = [child for items in inner for child in items]
+        level = [child for item in level for child in _children(item)]
     if level:
         raise RecordError(f"{where}: is nested deeper than {MAX_DEPTH} levels")
+
+
+def _children(item: Any) -> Iterable[Any]:
+    if isinstance(item, dict):
+        return item.values()
+    if isinstance(item, list):
+        return item
+    return ()
 
 
 def _checked(folder: Path, kind: str, listed: dict[str, Any]) -> Path:
@@ -229,6 +244,7 @@ def _checked(folder: Path, kind: str, listed: dict[str, Any]) -> Path:
     name = entry(seal, "name", str, where)
     for key, of in (("bytes", int), ("sha256", str)):
         entry(seal, key, of, where)
+    # Before the path is made: a name such as `../x` must not lead out of the folder.
     if not NAMES[kind].fullmatch(name):
         raise RecordError(
             f"{where}: the name of {kind!r} must be like {NAMES[kind].pattern}, got {name!r:.80}"
@@ -242,8 +258,10 @@ def _checked(folder: Path, kind: str, listed: dict[str, Any]) -> Path:
 def _tensors(path: Path) -> dict[str, Tensor]:
     numbers = require("safetensors.torch", extra="record")
     try:
+        # Read and not mapped: another process may replace the file while the tensors are in use.
         return numbers.load_file(path, backend="pread")
     except OSError:
         raise
-    except Exception as error:  # whatever a library finds to say about a hostile file
+    # Whatever a library finds to say about a hostile file.
+    except Exception as error:
         raise RecordError(f"{path}: is no safetensors file that can be read: {error}") from error

@@ -6,7 +6,7 @@ Knows steps, heads and one file; it does not know training, nor how a model is l
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 FORMAT, VERSION = "regard-history", 2
 SIZES = ("heads", "cell", "offset", "queries", "keys")
-UNKEPT = ("allowed", "argmax")  # the same at every step, or without a mean that means something
+# The same at every step, or without a mean that means something.
+UNKEPT = ("allowed", "argmax")
 
 
 @dataclass(frozen=True)
@@ -88,22 +89,24 @@ class History:
         firsts: dict[tuple[str, str], Call] = {}
         for call in record:
             firsts.setdefault((call.layer, call.kind), call)
-        own = {place: layer.sums for place, layer in seen.items()}
-        kept = set().union(*own.values())
-        names = [name for name in names_of(own.values()) if name in kept and name not in UNKEPT]
-        heads = {place: len(layer.queries) for place, layer in seen.items()}
-        columns = [means(own[place], names, heads[place]) for place in own]
+        sums = {key: layer.sums for key, layer in seen.items()}
+        there = set().union(*sums.values())
+        names = [name for name in names_of(sums.values()) if name in there and name not in UNKEPT]
+        heads = {key: len(layer.queries) for key, layer in seen.items()}
+        columns = [means(sums[key], names, heads[key]) for key in sums]
         values = [np.concatenate([column[name] for column in columns] or [np.empty(0)]) for name in names]
         mapped = [call for call in firsts.values() if call.map is not None]
-        picture = picture and bool(mapped)
+        pictured: tuple[int, ...] = ()
+        if picture and mapped:
+            pictured = (step,)
         return cls(
-            layers=tuple(_layer(*place, heads[place], firsts[place]) for place in own),
+            layers=tuple(_layer(*key, heads[key], firsts[key]) for key in sums),
             statistics=tuple(names),
             parameters={name: value for layer in seen.values() for name, value in layer.parameters.items()},
             steps=(step,),
             values=torch.from_numpy(np.array(values)).float().reshape(1, len(names), sum(heads.values())),
-            pictured=(step,) if picture else (),
-            maps=tuple(_mean_map(call, kept=picture) for call in mapped),
+            pictured=pictured,
+            maps=tuple(_mean_map(call)[: len(pictured)] for call in mapped),
         )
 
     def merge(self, later: History) -> History:
@@ -112,8 +115,11 @@ class History:
         Raises:
             RecordError: another model, other statistics, or steps that do not come later.
         """
-        if not self.steps or not later.steps:
-            return later if not self.steps else self
+        # The identity has no layers to agree in.
+        if not self.steps:
+            return later
+        if not later.steps:
+            return self
         for name in ("layers", "statistics", "parameters"):
             mine, other = getattr(self, name), getattr(later, name)
             if mine != other:
@@ -124,15 +130,18 @@ class History:
             raise RecordError(
                 f"the history that is merged must come later than step {self.steps[-1]}, got step {later.steps[0]}"
             )
-        return History(
-            self.layers, self.statistics, self.parameters,
-            self.steps + later.steps, torch.cat((self.values, later.values)),
-            self.pictured + later.pictured,
-            tuple(torch.cat(pair) for pair in zip(self.maps, later.maps, strict=True)),
-        )  # fmt: skip
+        return replace(
+            self,
+            steps=self.steps + later.steps,
+            values=torch.cat((self.values, later.values)),
+            pictured=self.pictured + later.pictured,
+            maps=tuple(torch.cat(pair) for pair in zip(self.maps, later.maps, strict=True)),
+        )
 
     def __repr__(self) -> str:
-        span = f"steps {self.steps[0]} to {self.steps[-1]}" if self.steps else "no step"
+        span = "no step"
+        if self.steps:
+            span = f"steps {self.steps[0]} to {self.steps[-1]}"
         heads = sum(layer.heads for layer in self.layers)
         return f"History of {heads} heads in {len(self.layers)} layers: {len(self.steps)} looks, {span}"
 
@@ -152,10 +161,11 @@ class History:
         Raises:
             ArgumentError: there is no such layer, or there are several.
         """
-        names = [each.name for each in self.layers]
+        names = [part.name for part in self.layers]
         if not isinstance(layer, str):
             check_index("layer", layer, len(names))
             return layer % len(names)
+        # Both kinds of a layer bear its name: only a number tells self-attention from cross-attention.
         indices = matching(layer, names)
         if len(indices) != 1:
             raise ArgumentError(
@@ -179,9 +189,9 @@ class History:
         parts = []
         for row, step in enumerate(self.steps):
             for place, layer in enumerate(self.layers):
-                own = values[row, :, self.heads_of(place)]
+                columns = values[row, :, self.heads_of(place)]
                 which = identity(layer.name, layer.kind, layer.heads, step=step)
-                parts.append(which | dict(zip(self.statistics, own, strict=True)))
+                parts.append(which | dict(zip(self.statistics, columns, strict=True)))
         return frame(parts, identity("", "", 0, step=0) | {name: np.empty(0) for name in self.statistics})
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -194,7 +204,8 @@ class History:
         body = {"format": FORMAT, "version": VERSION, "steps": self.steps, "pictured": self.pictured}
         body |= {"statistics": self.statistics, "parameters": self.parameters}
         body |= {"layers": [asdict(layer) for layer in self.layers]}
-        tensors = {"values": self.values} | {f"maps.{i}": each for i, each in enumerate(self.maps)}
+        tensors = {"values": self.values} | {f"maps.{i}": maps for i, maps in enumerate(self.maps)}
+        # NaN is a value in the tensors; JSON has none, and a reader elsewhere would stumble over it.
         content = sealing.packed(tensors, {"history": json.dumps(body, allow_nan=False)})
         files.write(path, content, error=RecordError, what="history")
 
@@ -224,11 +235,17 @@ class History:
             )
         try:
             history = cls(
-                tuple(Layer(**layer) for layer in body["layers"]), tuple(body["statistics"]), body["parameters"],
-                tuple(body["steps"]), tensors.pop("values"), tuple(body["pictured"]),
-                tuple(tensors.pop(f"maps.{i}") for i in range(len(tensors))),
-            )  # fmt: skip
+                layers=tuple(Layer(**layer) for layer in body["layers"]),
+                statistics=tuple(body["statistics"]),
+                parameters=body["parameters"],
+                steps=tuple(body["steps"]),
+                values=tensors.pop("values"),
+                pictured=tuple(body["pictured"]),
+                # By number: a name that is missing, or one too many, is a KeyError.
+                maps=tuple(tensors.pop(f"maps.{i}") for i in range(len(tensors))),
+            )
             return history._checked()
+        # Whatever a damaged file makes of fields that this version expects.
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordError(f"{path}: is damaged: {error}") from None
 
@@ -242,7 +259,7 @@ class History:
             raise ValueError("its steps, and its layers' sizes, must be integers")
         if not all(type(value) in (int, float, bool) for value in self.parameters.values()):
             raise ValueError("its parameters must be numbers")
-        if self.values.dtype != torch.float32 or any(each.dtype != torch.float16 for each in self.maps):
+        if self.values.dtype != torch.float32 or any(maps.dtype != torch.float16 for maps in self.maps):
             raise ValueError("its values must be float32 and its maps float16")
         heads = [layer.heads for layer in self.layers]
         shape = (len(self.steps), len(self.statistics), sum(heads))
@@ -252,29 +269,28 @@ class History:
             raise ValueError(
                 f"maps must be of {len(heads)} layers and of steps that there are, got {len(self.maps)}"
             )
-        for count, each in zip(heads, self.maps, strict=False):
-            if each.ndim != 4 or tuple(each.shape[:2]) != (len(self.pictured), count):
-                raise ValueError(f"a map must be ({len(self.pictured)}, {count}, …), got {tuple(each.shape)}")
+        # `strict=False`: a history without pictures has no maps.
+        for count, maps in zip(heads, self.maps, strict=False):
+            if maps.ndim != 4 or tuple(maps.shape[:2]) != (len(self.pictured), count):
+                raise ValueError(f"a map must be ({len(self.pictured)}, {count}, …), got {tuple(maps.shape)}")
         return self
 
 
 def _layer(name: str, kind: str, heads: int, call: Call) -> Layer:
-    cell = 0 if call.map is None else call.map.cell
+    cell = 0
+    if call.map is not None:
+        cell = call.map.cell
     return Layer(name, kind, heads, cell, call.offset, call.sizes.queries, call.sizes.keys)
 
 
-def _mean_map(call: Call, *, kept: bool) -> Tensor:
-    """`(1, heads, grid_q, grid_k)`, float16: the mean over all queries of the batch; without `kept`, none of them."""
+def _mean_map(call: Call) -> Tensor:
+    """`(1, heads, grid_q, grid_k)`, float16: the mean over all queries of the batch."""
     assert call.map is not None
     rows = call.map.rows.sum(0).clamp(min=1).unsqueeze(-1)
-    mean = (call.map.total.sum(0) / (rows * call.map.widths)).half().cpu().unsqueeze(0)
-    return mean if kept else mean[:0]
+    return (call.map.total.sum(0) / (rows * call.map.widths)).half().cpu().unsqueeze(0)
 
 
 def _short(value: Any) -> str:
-    shown = (
-        [each.name for each in value]
-        if isinstance(value, tuple) and value and hasattr(value[0], "name")
-        else value
-    )
-    return str(shown if isinstance(shown, dict) else list(shown))[:120]
+    if isinstance(value, dict):
+        return str(value)[:120]
+    return str([getattr(item, "name", item) for item in value])[:120]

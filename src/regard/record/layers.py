@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-SIDES = ("encoder", "decoder")  # halves of a model whose layers are counted anew
+# Halves of a model, each of which counts its layers from 0.
+SIDES = ("encoder", "decoder")
 
 
 def matching(name: str, names: Sequence[str]) -> list[int]:
@@ -13,6 +14,7 @@ def matching(name: str, names: Sequence[str]) -> list[int]:
 
     `encoder.layer.3` is a part of `bert.encoder.layer.3.attention.self`, and none of `bert.encoder.layer.30`.
     """
+    # A full name may be a part of another: `layer.1` of `decoder.layer.1`.
     exact = [index for index, full in enumerate(names) if full == name]
     return exact or [index for index, full in enumerate(names) if f".{name}." in f".{full}."]
 
@@ -28,11 +30,16 @@ def short_names(names: Sequence[str], kinds: Sequence[str]) -> list[str]:
     if None in numbers:
         return list(names)
     sides = [_side(path) for path in paths]
+    # What all have in common says nothing.
     one_side, one_kind = len(set(sides)) == 1, len(set(kinds)) == 1
     short = []
     for side, layer, kind in zip(sides, numbers, kinds, strict=True):
-        label = f"layer {layer}" if one_side or not side else f"{side} {layer}"
-        short.append(label if one_kind else f"{label} · {kind}")
+        label = f"{side} {layer}"
+        if one_side or not side:
+            label = f"layer {layer}"
+        if not one_kind:
+            label = f"{label} · {kind}"
+        short.append(label)
     if len(set(short)) != len(set(names)):
         return list(names)
     return short

@@ -42,11 +42,10 @@ class Layer:
     @classmethod
     def of(cls, call: Call) -> Layer:
         """What one call adds."""
-        valid = (
-            call.valid().sum((0, 2)).cpu()
-            if call.row_names()
-            else torch.zeros(call.sizes.heads, dtype=torch.int64)
-        )
+        valid = torch.zeros(call.sizes.heads, dtype=torch.int64)
+        # Without any statistic of rows a call need not tell which rows are valid.
+        if call.row_names():
+            valid = call.valid().sum((0, 2)).cpu()
         return cls(valid, sums(call), call.parameters)
 
     def merge(self, other: Layer, name: str) -> Layer:
@@ -59,6 +58,7 @@ class Layer:
             raise RecordError(
                 f"{name}: what merges must agree in parameters, got {self.parameters} and {other.parameters}"
             )
+        # Sums and weights and not means: these merge exactly, in any order.
         merged = self.sums | other.sums
         for statistic in self.sums.keys() & other.sums.keys():
             (a, n), (b, m) = self.sums[statistic], other.sums[statistic]
@@ -87,9 +87,13 @@ class Profile:
         """The profile of what this one has seen, and of one record more."""
         layers: dict[tuple[str, str], Layer] = {}
         for call in record:
-            place, own = (call.layer, call.kind), Layer.of(call)
-            layers[place] = layers[place].merge(own, call.layer) if place in layers else own
-        layers = {place: replace(layer, records=1) for place, layer in layers.items()}
+            key, layer = (call.layer, call.kind), Layer.of(call)
+            # A layer that is called several times in one pass.
+            if key in layers:
+                layer = layers[key].merge(layer, call.layer)
+            layers[key] = layer
+        # Several calls of a layer are still one record.
+        layers = {key: replace(layer, records=1) for key, layer in layers.items()}
         return self.merge(Profile(layers, 1))
 
     def merge(self, other: Profile) -> Profile:
@@ -99,8 +103,8 @@ class Profile:
             RecordError: a layer has another number of heads, or its statistics had other parameters.
         """
         layers = self.layers | other.layers
-        for place in self.layers.keys() & other.layers.keys():
-            layers[place] = self.layers[place].merge(other.layers[place], place[0])
+        for key in self.layers.keys() & other.layers.keys():
+            layers[key] = self.layers[key].merge(other.layers[key], key[0])
         return Profile(layers, self.records + other.records)
 
     @property

@@ -51,16 +51,18 @@ class Record:
         return iter(self.calls)
 
     def __repr__(self) -> str:
-        calls = (f"{place:4}  {call!r}" for place, call in enumerate(self))
+        calls = (f"{index:4}  {call!r}" for index, call in enumerate(self))
         unseen = (f"not seen  {layer}: {reason}" for layer, reason in self.unseen.items())
         return "\n".join([f"Record of {len(self)} calls", *calls, *unseen])
 
     def _repr_html_(self) -> str:
-        tokens = len(self.tokens[0]) if self.tokens else 0
+        tokens = 0
+        if self.tokens:
+            tokens = len(self.tokens[0])
         return record_card(self.calls, tokens, self.info, self.unseen)
 
     def __getitem__(self, which: int | str) -> Call:
-        """One call, by its place or by its layer's name.
+        """One call, by its index or by its layer's name.
 
         A part of the name between dots is enough where only one layer has it: `encoder.layer.3` finds
         `bert.encoder.layer.3.attention.self`.
@@ -75,18 +77,19 @@ class Record:
         return self.calls[which]
 
     def _find(self, name: str) -> int:
+        # Each layer once: one that was called several times is one answer, and another error.
         layers = list(dict.fromkeys(call.layer for call in self))
         found = [layers[index] for index in matching(name, layers)]
         if not found:
             raise RecordError(f"no layer {name!r} in the record; {close_to(name, layers)}")
         if len(found) > 1:
             raise RecordError(f"{name!r} must be a part of one layer's name, got several: {', '.join(found)}")
-        places = [place for place, call in enumerate(self) if call.layer == found[0]]
-        if len(places) > 1:
+        indices = [index for index, call in enumerate(self) if call.layer == found[0]]
+        if len(indices) > 1:
             raise RecordError(
-                f"layer {found[0]!r} was called {len(places)} times: take record[i], i one of {places}"
+                f"layer {found[0]!r} was called {len(indices)} times: take record[i], i one of {indices}"
             )
-        return places[0]
+        return indices[0]
 
     @property
     def heads(self) -> DataFrame:
@@ -102,10 +105,10 @@ class Record:
             RecordError: the folder cannot be written, or the record holds what cannot be saved.
         """
         entries, tensors = [], dict[str, Tensor]()
-        for place, call in enumerate(self):
-            entry, own = serialize.pack(call)
+        for index, call in enumerate(self):
+            entry, call_tensors = serialize.pack(call)
             entries.append(entry)
-            tensors |= {f"{place}.{name}": tensor for name, tensor in own.items()}
+            tensors |= {f"{index}.{name}": tensor for name, tensor in call_tensors.items()}
         body = {"info": self.info, "tokens": self.tokens, "source_tokens": self.source_tokens}
         body["unseen"] = self.unseen
         folder.write(Path(path), body | {"calls": entries}, tensors, self.heads)
@@ -121,17 +124,20 @@ def load(path: str | PathLike[str]) -> Record:
     if not isinstance(path, str | PathLike):
         raise ArgumentError(f"path must be a string or a path, got {shown(path)}")
     body, tensors = folder.read(Path(path))
-    own: dict[str, dict[str, Tensor]] = {}
+    of_calls: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        place, _, rest = name.partition(".")
-        own.setdefault(place, {})[rest] = tensor
+        index, _, rest = name.partition(".")
+        of_calls.setdefault(index, {})[rest] = tensor
     try:
         entries = serialize.entries(body)
         calls = [
-            Call(**serialize.unpack(e, own.pop(str(i), {}), f"calls[{i}]")) for i, e in enumerate(entries)
+            Call(**serialize.unpack(e, of_calls.pop(str(i), {}), f"calls[{i}]"))
+            for i, e in enumerate(entries)
         ]
-        if own:
-            raise RecordError(f"tensors of calls that it does not list: {', '.join(sorted(own))}")
+        # What nobody reads may hide anything.
+        if of_calls:
+            raise RecordError(f"tensors of calls that it does not list: {', '.join(sorted(of_calls))}")
+    # The same fault with the file's name before it.
     except RecordError as error:
         raise RecordError(f"{Path(path) / folder.RECORD}: {error}") from None
     return Record(calls, body["tokens"], body["source_tokens"], body["info"], body["unseen"])

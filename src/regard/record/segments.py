@@ -18,7 +18,8 @@ from regard.masks.algebra import Index
 from regard.spec import Spec
 from regard.spec.bias import Alibi, Bias, Dense, Logarithm, Relative, ScoreMod
 
-MAX_PAIRS = 1 << 22  # pairs of query and key that are compared one by one to see whether two masks agree
+# Pairs of query and key that are compared one by one to see whether two masks agree; of more, equal values alone count.
+MAX_PAIRS = 1 << 22
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,7 @@ def window(query: Tensor, key: Tensor, parts: tuple[Part, ...], rows: slice, col
             raise ArgumentError(f"{name} must be a slice that goes forwards, got {which!r}")
     row, column, first, tiles = range(query.shape[2])[rows], range(key.shape[2])[columns], 0, []
     for part in parts:
+        # Of a slice with a step, the first row that falls into this part.
         skipped = max(0, -(-(first - row.start) // row.step))
         local = slice(row.start + skipped * row.step - first, max(0, row.stop - first), row.step)
         tile = window_of(
@@ -64,6 +66,7 @@ def window(query: Tensor, key: Tensor, parts: tuple[Part, ...], rows: slice, col
 def join(parts: tuple[Part, ...], step: Part) -> tuple[Part, ...]:
     """The parts and then the step, as part of the last one where its spec says the same about the step."""
     *earlier, last = parts
+    # A single query sees all keys with and without a causal mask; only with it the same holds for longer keys.
     for spec in (step.spec, _causal(step)):
         if _extends(last, replace(step, spec=spec)):
             return (*earlier, Part(last.queries + step.queries, step.keys, last.spec))
@@ -74,8 +77,10 @@ def _causal(step: Part) -> Spec:
     """The spec of a single query at the end, said so that it also holds when more keys come."""
     if step.queries != 1 or step.spec.offset + 1 != step.keys:
         return step.spec
-    mask = step.spec.mask
-    return replace(step.spec, mask=causal() if mask is None else mask & causal())
+    mask = causal()
+    if step.spec.mask is not None:
+        mask = step.spec.mask & mask
+    return replace(step.spec, mask=mask)
 
 
 def _extends(last: Part, step: Part) -> bool:
@@ -86,7 +91,8 @@ def _extends(last: Part, step: Part) -> bool:
         return False
     if not (_same(a.sink_logit, b.sink_logit) and _same(a.bias, b.bias)):
         return False
-    grown = last.queries and step.keys > last.keys  # then no earlier query may see what is new
+    # No earlier query may see the keys that are new.
+    grown = last.queries and step.keys > last.keys
     if grown and (a.mask is None or a.mask.tile(a.offset, stop, last.keys, step.keys) is not NONE):
         return False
     return _agree(a.mask, b.mask, step)
@@ -101,7 +107,8 @@ def _agree(a: Mask | None, b: Mask | None, step: Part) -> bool:
         if a == b or step.queries * step.keys > MAX_PAIRS:
             return a == b
         return torch.equal(*torch.broadcast_tensors(_dense(a, step), _dense(b, step)))
-    except MaskError:  # content bound to the positions of another part
+    # Content bound to the positions of another part.
+    except MaskError:
         return False
 
 
@@ -143,12 +150,14 @@ class OneHead(Mask):
 
 def one_head(spec: Spec, batch: int, head: int) -> Spec:
     """The spec of one head of one row of the batch, for vectors `(1, 1, tokens, dim)`."""
-    return replace(
-        spec,
-        mask=None if spec.mask is None else OneHead(spec.mask, batch, head),
-        bias=None if spec.bias is None else _one_bias(spec.bias, batch, head),
-        sink_logit=None if spec.sink_logit is None else spec.sink_logit[head : head + 1],
-    )
+    mask, bias, sink_logit = spec.mask, spec.bias, spec.sink_logit
+    if mask is not None:
+        mask = OneHead(mask, batch, head)
+    if bias is not None:
+        bias = _one_bias(bias, batch, head)
+    if sink_logit is not None:
+        sink_logit = sink_logit[head : head + 1]
+    return replace(spec, mask=mask, bias=bias, sink_logit=sink_logit)
 
 
 def _one_bias(bias: Bias, batch: int, head: int) -> Bias:

@@ -22,7 +22,8 @@ from regard.spec import Spec, codec
 from regard.statistics.observation import COLUMNS, ROWS, Map, Top
 
 CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
-LARGEST = 1 << 40  # no size, position or count of a real call is beyond
+# No size, position or count of a real call is beyond.
+LARGEST = 1 << 40
 MOST_HEADS = 1 << 16
 WAY_OUT = 'watch without keep="vectors" to save this record'
 VECTORS = ("output", "query", "key")
@@ -48,21 +49,22 @@ def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """
     plain = {name: getattr(call, name) for name in (*VECTORS, *ROWS, *COLUMNS, *ABOUT_ROWS)}
     tensors = {name: tensor for name, tensor in plain.items() if tensor is not None}
-    tensors |= {f"groups.{place}": mass for place, mass in enumerate(call.groups.values())}
+    # By number, as a group may be called anything.
+    tensors |= {f"groups.{index}": share for index, share in enumerate(call.groups.values())}
     if call.map is not None:
         tensors |= {f"map.{name}": getattr(call.map, name) for name in MAP}
     if call.top is not None:
         tensors |= {f"top.{name}": getattr(call.top, name) for name in TOP}
     parts = []
-    for place, part in enumerate(call.own_parts):
-        spec, own = _pack_spec(part.spec, call.layer)
+    for index, part in enumerate(call.spec_parts):
+        spec, spec_tensors = _pack_spec(part.spec, call.layer)
         parts.append({"queries": part.queries, "keys": part.keys, "spec": spec})
-        tensors |= {f"parts.{place}.{name}": tensor for name, tensor in own.items()}
+        tensors |= {f"parts.{index}.{name}": tensor for name, tensor in spec_tensors.items()}
     names = ("layer", "kind", "seen", "offset", "steps", "engine", "parameters", "placed", "padding")
     body = {name: getattr(call, name) for name in names} | {"sizes": asdict(call.sizes)}
-    grid = (
-        None if call.map is None else {n: getattr(call.map, n) for n in ("cell", "queries", "keys", "offset")}
-    )
+    grid = None
+    if call.map is not None:
+        grid = {name: getattr(call.map, name) for name in ("cell", "queries", "keys", "offset")}
     return body | {"groups": list(call.groups), "map": grid, "parts": parts}, tensors
 
 
@@ -105,6 +107,7 @@ def unpack(body: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
     Raises:
         RecordError: a field is missing, of another type, beyond its range, or does not agree with the sizes.
     """
+    # What is taken leaves; what is left at the end belongs to no call.
     left = dict(tensors)
     call = {name: entry(body, name, str, where) for name in ("layer", "kind", "seen", "engine", "padding")}
     for name, known in CHOICES.items():
@@ -117,7 +120,7 @@ def unpack(body: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
     for name in parameters:
         entry(parameters, name, (int, float, bool), f"{where}.parameters")
     shapes = _shapes(sizes)
-    kept = {name: _take(left, name, shape, where) for name, shape in shapes.items() if name in left}
+    plain = {name: _take(left, name, shape, where) for name, shape in shapes.items() if name in left}
     names = entry(body, "groups", list, where)
     if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         raise RecordError(f"{where}: 'groups' must be different strings, got {names!r:.60}")
@@ -125,24 +128,32 @@ def unpack(body: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
     grid = _map(entry(body, "map", (dict, type(None)), where), left, sizes, f"{where}.map")
     top = None
     if "top.keys" in left:
-        shape = (*shapes["lse"], left["top.keys"].shape[-1] if left["top.keys"].ndim else 0)
+        # How many were kept is written nowhere else; a tensor of no axes has no last one.
+        count = left["top.keys"].shape[-1:] or (0,)
+        shape = (*shapes["lse"], *count)
         top = Top(_take(left, "top.weights", shape, where), _take(left, "top.keys", shape, where))
     parts = _parts(entry(body, "parts", list, where), left, sizes, where)
     if left:
         raise RecordError(f"{where}: holds what no call has: {', '.join(sorted(left)):.200}")
-    spec = parts[0].spec if parts else None
+    spec = None
+    if parts:
+        spec = parts[0].spec
+    # One part is the call itself.
+    if len(parts) == 1:
+        parts = ()
     more = {
         "spec": spec,
-        "parts": parts if len(parts) > 1 else (),
+        "parts": parts,
         "parameters": parameters,
         "placed": placed,
     }
-    return call | numbers | kept | more | {"sizes": sizes, "groups": groups, "map": grid, "top": top}
+    return call | numbers | plain | more | {"sizes": sizes, "groups": groups, "map": grid, "top": top}
 
 
 @contextmanager
 def _trying(where: str) -> Iterator[None]:
     """Whatever a hostile value makes a constructor say becomes a RecordError."""
+    # Any exception: tensors of odd shapes and types reach arithmetic that no check foresees.
     try:
         yield
     except RecordError:
@@ -221,20 +232,22 @@ def _map(body: dict[str, Any] | None, left: dict[str, Tensor], sizes: Sizes, whe
 
 def _parts(bodies: list[Any], left: dict[str, Tensor], sizes: Sizes, where: str) -> tuple[Part, ...]:
     parts = []
-    for place, body in enumerate(bodies):
-        here, prefix = f"{where}.parts[{place}]", f"parts.{place}."
-        own = {name.removeprefix(prefix): left.pop(name) for name in list(left) if name.startswith(prefix)}
+    for index, body in enumerate(bodies):
+        here, prefix = f"{where}.parts[{index}]", f"parts.{index}."
+        spec_tensors = {
+            name.removeprefix(prefix): left.pop(name) for name in list(left) if name.startswith(prefix)
+        }
         queries, keys = _number(body, "queries", here), _number(body, "keys", here, most=sizes.keys)
         of = replace(sizes, queries=queries, keys=keys)
-        parts.append(Part(queries, keys, _spec(entry(body, "spec", dict, here), own, of, here)))
+        parts.append(Part(queries, keys, _spec(entry(body, "spec", dict, here), spec_tensors, of, here)))
     if parts and sum(part.queries for part in parts) != sizes.queries:
         raise RecordError(f"{where}: its parts must have {sizes.queries} queries together")
     return tuple(parts)
 
 
-def _spec(body: dict[str, Any], own: dict[str, Tensor], sizes: Sizes, where: str) -> Spec:
+def _spec(body: dict[str, Any], tensors: dict[str, Tensor], sizes: Sizes, where: str) -> Spec:
     for name, kind in SPEC_FIELDS.items():
         entry(body, name, kind, where)
     _number(body, "offset", where, -LARGEST)
     with _trying(where):
-        return codec.decode(body, own, sizes)
+        return codec.decode(body, tensors, sizes)

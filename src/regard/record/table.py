@@ -35,22 +35,30 @@ def sums(call: Call) -> Sums:
         RecordError: row statistics were kept, but not which queries are valid.
     """
     result: Sums = {}
-    kept = call.row_names()
-    valid = call.valid().cpu() if kept else torch.empty(0)
-    for name in kept:
-        result[name if name in ROWS else f"group.{name}"] = _sum(call.rows(name), valid)
+    names, valid = call.row_names(), torch.empty(0)
+    if names:
+        valid = call.valid().cpu()
+    for name in names:
+        # A group may be called like a statistic.
+        column = name
+        if name not in ROWS:
+            column = f"group.{name}"
+        result[column] = _sum(call.rows(name), valid)
     if call.entropy is not None and call.allowed is not None:
+        # ln 1 = 0: a query with one choice has no fraction. A learned sink is a choice more.
         choices = call.allowed.cpu() + int(bool(call.parameters.get("sink_logit", False)))
         fraction = call.entropy.detach().cpu() / choices.log()
         result["entropy_fraction"] = _sum(fraction, valid & (choices > 1))
     if call.received is not None:
         total = call.received.sum(-1, keepdim=True)
-        share = pad(call.received / total, (0, 1)).amax(-1, keepdim=True)  # one more key: there may be none
+        # One more key, as there may be none, of which no largest can be taken.
+        share = pad(call.received / total, (0, 1)).amax(-1, keepdim=True)
         result["received_share"] = _sum(share, total.cpu() > 0)
     return result
 
 
 def _sum(values: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    # In float64: sums over a million rows of float32 lose what a mean of many records needs.
     total = torch.where(valid, values.detach().cpu().double(), 0.0).sum((0, 2))
     return total, valid.sum((0, 2)).double()
 
@@ -100,8 +108,8 @@ def table(calls: Sequence[Call]) -> DataFrame:
     summed = [sums(call) for call in calls]
     names = names_of(summed)
     parts = []
-    for place, (call, own) in enumerate(zip(calls, summed, strict=True)):
+    for index, (call, call_sums) in enumerate(zip(calls, summed, strict=True)):
         heads, queries, keys = call.sizes.heads, call.sizes.queries, call.sizes.keys
-        which = identity(call.layer, call.kind, heads, call=place, queries=queries, keys=keys)
-        parts.append(which | means(own, names, heads))
+        which = identity(call.layer, call.kind, heads, call=index, queries=queries, keys=keys)
+        parts.append(which | means(call_sums, names, heads))
     return frame(parts, identity("", "", 0, call=0, queries=0, keys=0) | means({}, names, 0))

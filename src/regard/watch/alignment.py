@@ -15,7 +15,8 @@ from regard.masks import And, Causal, Mask, Near, Not, Padding, Prefix, dense, d
 from regard.shapes import Sizes
 from regard.watch.mask_tensors import MaskAt
 
-CHUNK = 1 << 22  # pairs of query and key that are looked at together
+# Pairs of query and key that are looked at together: bounds the memory of a call at 131 072 tokens.
+CHUNK = 1 << 22
 
 
 def causal_offset(mask_at: MaskAt, sizes: Sizes, device: torch.device) -> int | None:
@@ -26,6 +27,7 @@ def causal_offset(mask_at: MaskAt, sizes: Sizes, device: torch.device) -> int | 
     mask = on_device(mask_at(0, sizes.keys), device)
     if mask is None or not sizes.queries:
         return None
+    # Two rows suffice for an offset; whether the mask is right is told by the comparison with the call's output.
     rows = torch.tensor([0, sizes.queries - 1], device=device)
     batch, head = _lanes(mask, device)
     allowed = mask.allows(rows[:, None], torch.arange(sizes.keys, device=device), batch, head)
@@ -36,9 +38,14 @@ def causal_offset(mask_at: MaskAt, sizes: Sizes, device: torch.device) -> int | 
     )
     if not bool(seen.any(1).all()):
         return None
+    # argmax of a bool is not defined on every device, and argmax takes the first of equals: hence uint8 and flip.
     first, last = (sizes.keys - 1 - seen.flip(1).to(torch.uint8).argmax(1)).tolist()
-    moves = last - first == sizes.queries - 1
-    return first if moves and (sizes.queries > 1 or last < sizes.keys - 1) else None
+    if last - first != sizes.queries - 1:
+        return None
+    # A single query that sees every key says nothing about where it stands.
+    if sizes.queries == 1 and last == sizes.keys - 1:
+        return None
+    return first
 
 
 def _device(mask: Mask) -> torch.device:
@@ -48,7 +55,9 @@ def _device(mask: Mask) -> torch.device:
 
 def on_device(mask: Mask | None, device: torch.device) -> Mask | None:
     """The mask where the tensors are."""
-    return None if mask is None else mask.to(device)
+    if mask is None:
+        return None
+    return mask.to(device)
 
 
 def allows_any(mask: Mask, sizes: Sizes, offset: int, start: int) -> bool:
@@ -69,11 +78,11 @@ def allows_any(mask: Mask, sizes: Sizes, offset: int, start: int) -> bool:
 def _seen_by_others(mask: Mask, padded: Tensor, sizes: Sizes, offset: int) -> bool:
     """Whether a query that is no padding may attend a key that is, in self-attention."""
     device = padded.device
-    own = torch.arange(offset, offset + sizes.queries, device=device)
-    columns = own[padded.any(0)]
+    positions = torch.arange(offset, offset + sizes.queries, device=device)
+    columns = positions[padded.any(0)]
     batch, head = _lanes(mask, device)
     hidden = padded[:, columns - offset]
-    for rows in own.split(max(1, CHUNK // len(columns))):
+    for rows in positions.split(max(1, CHUNK // len(columns))):
         allowed = mask.allows(rows[:, None], columns, batch, head)
         while allowed.ndim < 4:
             allowed = allowed[None]
@@ -96,8 +105,11 @@ def without(mask: Mask | None, padded: Tensor | None, sizes: Sizes, offset: int,
         return mask
     if apart or mask is None or _seen_by_others(mask, padded, sizes, offset):
         rows: Mask = dense(keep=~padded[:, None, :, None].expand(-1, -1, -1, sizes.keys), offset=offset)
-        return rows if mask is None else mask & rows
+        if mask is None:
+            return rows
+        return mask & rows
     tokens = _real_tokens(padded, sizes, offset)
+    # A mask that hides the padded keys already is said as padding, which a tile can answer, and not as a dense tensor.
     if not isinstance(tokens, Padding):
         return mask & tokens
     return reduce(and_, (part for part in _parts(mask) if not _hides_keys(part)), tokens)
@@ -111,10 +123,13 @@ def open_ended(mask: Mask | None, offset: int, keys: int) -> Mask | None:
     if mask is None:
         return None
     parts = _parts(mask)
+    # Without a causal part, padded queries would see the keys that come later.
     past = any(isinstance(part, Causal) or (isinstance(part, Near) and part.after == 0) for part in parts)
-    return reduce(
-        and_, (_from_start(part, keys) if past or _starts_before(part, offset) else part for part in parts)
-    )
+    opened = list(parts)
+    for index, part in enumerate(parts):
+        if past or _starts_before(part, offset):
+            opened[index] = _from_start(part, keys)
+    return reduce(and_, opened)
 
 
 def _starts_before(mask: Mask, offset: int) -> bool:
@@ -132,6 +147,7 @@ def _real_tokens(padded: Tensor, sizes: Sizes, offset: int) -> Mask:
     """A mask under which the padded tokens, whose keys are blocked already, see nothing."""
     count = (~padded).sum(1)
     start = padded.to(torch.uint8).argmin(1)
+    # One run of real tokens a row is `padding`, whatever its side; gaps need a label for each token.
     if sizes.queries == sizes.keys:
         token = torch.arange(sizes.queries, device=padded.device)
         run = (token >= start[:, None]) & (token < (start + count)[:, None])
@@ -145,17 +161,21 @@ def _real_tokens(padded: Tensor, sizes: Sizes, offset: int) -> Mask:
 
 
 def _parts(mask: Mask) -> tuple[Mask, ...]:
-    return mask.masks if isinstance(mask, And) else (mask,)
+    if isinstance(mask, And):
+        return mask.masks
+    return (mask,)
 
 
 def _hides_keys(mask: Mask) -> bool:
     """Whether a part of a mask hides tokens at an end: the padded ones, which are left out anyway."""
-    return isinstance(mask, Padding) or isinstance(mask.mask if isinstance(mask, Not) else mask, Prefix)
+    if isinstance(mask, Not):
+        mask = mask.mask
+    return isinstance(mask, Padding | Prefix)
 
 
 def _lanes(mask: Mask, device: torch.device) -> tuple[Tensor, Tensor]:
     """Indices of the batch rows `(rows, 1, 1, 1)` and heads `(heads, 1, 1)` of a mask's content."""
     rows, heads = mask.shape
-    return torch.arange(rows, device=device).view(-1, 1, 1, 1), torch.arange(heads, device=device).view(
-        -1, 1, 1
-    )
+    batch = torch.arange(rows, device=device).view(-1, 1, 1, 1)
+    head = torch.arange(heads, device=device).view(-1, 1, 1)
+    return batch, head

@@ -34,6 +34,7 @@ class Ancestry:
         What came of one sequence of the module around it counts as one. A module that was given its queries and keys,
         of which nobody knows what they were made of, is left alone.
         """
+        # Most modules have one input: leave before the arguments are bound to names, which is slow.
         given = (*site.args, *site.kwargs.values())
         if sum(isinstance(t, Tensor) and t.ndim > 2 and t.is_floating_point() for t in given) < 2:
             return
@@ -47,14 +48,14 @@ class Ancestry:
             if not all(groups.values()) or len(set(groups.values())) < 2:
                 return
             numbers = {group: number for number, group in enumerate(set(groups.values()))}
-            made = {name: numbers[group] for name, group in groups.items()}
+            sequence_of = {name: numbers[group] for name, group in groups.items()}
         else:
             if QUERIES & {name.lower() for name in sequences} or len({id(t) for t in sequences.values()}) < 2:
                 return
-            made = dict(zip(sequences, range(len(sequences)), strict=True))
+            sequence_of = dict(zip(sequences, range(len(sequences)), strict=True))
         self._levels.append((depth, {}))
         for name, sequence in sequences.items():
-            self._tag(sequence, frozenset({made[name]}) | self.tags(sequence))
+            self._tag(sequence, frozenset({sequence_of[name]}) | self.tags(sequence))
 
     def leave(self, depth: int) -> None:
         """A module is over."""
@@ -63,24 +64,32 @@ class Ancestry:
 
     def follow(self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """A function of torch ran: its result is made of what its arguments were made of."""
-        made = frozenset[int]().union(*(self.tags(tensor) for tensor in tensors(args, kwargs)))
-        if made:
+        tags = frozenset[int]().union(*(self.tags(tensor) for tensor in tensors(args, kwargs)))
+        if tags:
             for part in tensors((result,), {}):
-                self._tag(part, made)
+                self._tag(part, tags)
 
     def tags(self, tensor: Any) -> Tags:
         """The numbers of the sequences that a tensor was made of."""
-        found = self._levels[-1][1].get(id(tensor)) if self._levels else None
-        return found[1] if found is not None and found[0]() is tensor else frozenset()
+        if not self._levels:
+            return frozenset()
+        entry = self._levels[-1][1].get(id(tensor))
+        # An id is given again once its tensor is freed: only the reference says that it is this one.
+        if entry is None or entry[0]() is not tensor:
+            return frozenset()
+        return entry[1]
 
-    def crosses(self, query: Any, key: Any) -> bool | None:
+    def is_cross(self, query: Any, key: Any) -> bool | None:
         """Whether two tensors were made of different sequences; None where that is not known."""
         left, right = self.tags(query), self.tags(key)
-        return True if left and right and not left & right else None
+        # A common origin proves nothing: a residual stream may have mixed both sequences.
+        if left and right and not left & right:
+            return True
+        return None
 
-    def _tag(self, tensor: Tensor, made: Tags) -> None:
+    def _tag(self, tensor: Tensor, tags: Tags) -> None:
         level, key = self._levels[-1][1], id(tensor)
-        level[key] = weakref.ref(tensor, lambda _: level.pop(key, None)), made
+        level[key] = weakref.ref(tensor, lambda _: level.pop(key, None)), tags
 
 
 def tensors(args: tuple[Any, ...], kwargs: dict[str, Any], levels: int = 1) -> Iterator[Tensor]:

@@ -11,10 +11,19 @@ from torch import Tensor
 
 from regard.watch.modules import CallSite
 
+# The arguments under which models take a cache; `mems` is XLNet's and Transformer-XL's.
 NAMES = (
-    "past_key_values", "past_key_value", "layer_past", "past_kv", "cache", "kv_cache", "cache_params", "mems",
-)  # fmt: skip
-AROUND = 3  # modules around a call that may have been given the cache of its layer
+    "past_key_values",
+    "past_key_value",
+    "layer_past",
+    "past_kv",
+    "cache",
+    "kv_cache",
+    "cache_params",
+    "mems",
+)
+# Modules around a call that may have been given the cache of its layer.
+AROUND = 3
 
 
 @dataclass(frozen=True)
@@ -23,9 +32,9 @@ class Filled:
 
     Attributes:
         tokens: how many it has seen, those of the call included.
-        sliding: whether it lets go of the oldest ones.
-        most: as many keys as it gives out at most.
-        keys: what a sliding one holds, if it shows it: (batch, heads, keys, width).
+        sliding: whether it drops the oldest ones.
+        most: the largest number of keys that it returns.
+        keys: what a sliding one holds, if it shows it: `(batch, heads, keys, dim)`.
     """
 
     tokens: int
@@ -36,8 +45,9 @@ class Filled:
     def took(self, key: Tensor | None) -> bool:
         """Whether the newest key of a call was put into it; one that was only laid beside what it holds was not."""
         held = self.keys
+        # Nothing to compare: it is taken for what caches do.
         if held is None or key is None or held.shape[::3] != key.shape[::3] or not held.shape[2]:
-            return True  # nothing to compare: as caches do
+            return True
         newest, given = held[:, 0, -1], key[:, 0, -1]
         return newest.device != given.device or bool((newest == given.to(newest.dtype)).all())
 
@@ -50,19 +60,25 @@ def filled(stack: Sequence[CallSite], queries: int) -> Filled | None:
             cache = given.get(name)
             if cache is None or isinstance(cache, bool | int | str):
                 continue
-            found = _says(cache, _layer_index(stack), queries)
-            if found is not None and found.tokens >= queries:
-                return found
+            state = _state_of(cache, _layer_index(stack), queries)
+            # A cache that took the tokens of this call has seen at least as many.
+            if state is not None and state.tokens >= queries:
+                return state
     return None
 
 
 def before(stack: Sequence[CallSite]) -> int:
     """How many tokens the cache that a model was given has seen before this pass; 0 where it has none."""
+    if not stack:
+        return 0
     for name in NAMES:
-        cache = stack[0].given().get(name) if stack else None
+        cache = stack[0].given().get(name)
+        # Tuples and tensors hold the past of one layer or of none: they do not count tokens.
         if cache is not None and not isinstance(cache, bool | int | str | Tensor | tuple | list):
-            found = _says(cache, 0, 0)
-            return 0 if found is None else found.tokens
+            state = _state_of(cache, 0, 0)
+            if state is None:
+                return 0
+            return state.tokens
     return 0
 
 
@@ -70,26 +86,32 @@ def _layer_index(stack: Sequence[CallSite]) -> int | None:
     """The number of the layer, as transformers' attention modules know it."""
     for site in list(reversed(stack))[:AROUND]:
         # A block that serves as several layers is told which one it is.
-        told = site.given().get("layer_idx")
-        if isinstance(told, int):
-            return told
+        given_index = site.given().get("layer_idx")
+        if isinstance(given_index, int):
+            return given_index
         # Layers that share the keys of an earlier one say whose these are.
-        shared = getattr(site.module, "is_kv_shared_layer", False) is True
-        for name in ("kv_shared_layer_index" if shared else "layer_idx", "layer_idx", "layer_id"):
+        names = ["layer_idx", "layer_id"]
+        if getattr(site.module, "is_kv_shared_layer", False) is True:
+            names.insert(0, "kv_shared_layer_index")
+        for name in names:
             number = getattr(site.module, name, None)
             if isinstance(number, int):
                 return number
     return None
 
 
-def _says(cache: Any, layer: int | None, queries: int) -> Filled | None:
+def _state_of(cache: Any, layer: int | None, queries: int) -> Filled | None:
     if isinstance(cache, tuple | list):
-        first = cache[0] if cache else None
-        if not isinstance(first, Tensor) or first.ndim != 4:
+        if not cache or not isinstance(cache[0], Tensor) or cache[0].ndim != 4:
             return None
-        return Filled(first.shape[-2] + queries, False)
-    if isinstance(cache, Tensor):  # XLNet's memory: (tokens, batch, width)
-        return Filled(cache.shape[0] + queries, False) if cache.ndim == 3 else None
+        # A tuple is what the layer was given: the tokens of this call are not in it yet.
+        return Filled(cache[0].shape[-2] + queries, False)
+    if isinstance(cache, Tensor):
+        # XLNet's memory: (tokens, batch, embed_dim).
+        if cache.ndim != 3:
+            return None
+        return Filled(cache.shape[0] + queries, False)
+    # An encoder-decoder's cache holds two: its cross-attention does not grow.
     cache = getattr(cache, "self_attention_cache", cache)
     length = getattr(cache, "get_seq_length", None)
     if not callable(length) or layer is None:
@@ -98,11 +120,20 @@ def _says(cache: Any, layer: int | None, queries: int) -> Filled | None:
         with torch._C.DisableTorchFunction():
             tokens = int(length(layer))
             layers = getattr(cache, "layers", None) or []
-            own = layers[layer] if layer < len(layers) else None
-            sliding = bool(getattr(own, "is_sliding", False))
-            window = getattr(own, "sliding_window", None) if sliding else None
-            held = getattr(own, "keys", None) if sliding else None
+            layer_cache = None
+            if layer < len(layers):
+                layer_cache = layers[layer]
+            # A hybrid model's cache has layers of other kinds, of which most attributes are missing.
+            if not getattr(layer_cache, "is_sliding", False):
+                return Filled(tokens, False)
+            window, held = getattr(layer_cache, "sliding_window", None), getattr(layer_cache, "keys", None)
     except (TypeError, ValueError, IndexError, KeyError, AttributeError, RuntimeError):
-        return None  # a cache of other layers than attention
-    most = window - 1 + queries if isinstance(window, int) else None
-    return Filled(tokens, sliding, most, held if isinstance(held, Tensor) and held.ndim == 4 else None)
+        # A cache of other layers than attention.
+        return None
+    most = None
+    if isinstance(window, int):
+        # What it held before, less the one that the window drops, and the tokens of this call.
+        most = window - 1 + queries
+    if not isinstance(held, Tensor) or held.ndim != 4:
+        held = None
+    return Filled(tokens, True, most, held)

@@ -33,7 +33,7 @@ class CapturedCall:
         mask_at: the mask, given the position of query 0 and the number of keys.
         bias: what is added to the scores: a `Bias`, or a tensor that broadcasts to them.
         offset: position of query 0, where the call tells it.
-        crosses: whether queries and keys are of two sequences, where the call tells it.
+        is_cross: whether queries and keys are of two sequences, where the call tells it.
         seen: "query-key", or "weights" where the model made the weights itself.
         dropout: probability with which weights are dropped after what is observed.
         output: from the call's result to `(batch, heads or 1, queries, …)`, for the check of the captured call; None
@@ -57,7 +57,7 @@ class CapturedCall:
     softcap: float | None = None
     sink_logit: Tensor | None = None
     offset: int | None = None
-    crosses: bool | None = None
+    is_cross: bool | None = None
     seen: str = "query-key"
     dropout: float = 0.0
     output: Callable[[Any], Tensor | None] | None = None
@@ -73,6 +73,7 @@ class CapturedCall:
 
 def unreadable(site: CallSite, what: str) -> WatchError:
     """The error for a call that cannot be read: what it is, and the ways out."""
+    # One block of many is meant as all of them: the same would fail in the next one.
     pattern = re.sub(r"(?<![^.])\d+(?![^.])", "*", site.layer)
     ways = [f'leave it out with layers="!{pattern}"', *eager_instead(site.module)]
     return WatchError(f"{site.layer} ({type(site.module).__name__}): {what}. Ways out: {'; '.join(ways)}")
@@ -103,12 +104,15 @@ def four_axes(site: CallSite, name: str, tensor: Tensor) -> Tensor:
         return tensor[None, None]
     if tensor.ndim == 3:
         return tensor.unflatten(0, (-1, _heads(site, tensor.shape[0])))
-    return tensor if tensor.ndim == 4 else tensor.flatten(0, -4)
+    if tensor.ndim == 4:
+        return tensor
+    return tensor.flatten(0, -4)
 
 
 def _heads(site: CallSite, lanes: int) -> int:
     """How many heads a joint axis of batch and heads has."""
     heads = site.heads
+    # An axis as long as the batch is the batch, unless the heads divide it exactly as a joint axis would be divided.
     if heads is None or lanes % heads or lanes == site.batch != lanes // heads:
         return 1
     return heads

@@ -22,6 +22,7 @@ from regard.watch.resolved import ResolvedCall
 def on_cpu(value: Any) -> Any:
     """A part of an observation, its tensors on the CPU and without gradients."""
     if isinstance(value, Tensor):
+        # An inference tensor raises wherever a gradient is wanted later: a record must not hold one.
         if value.device.type == "cpu" and not value.requires_grad and not value.is_inference():
             return value
         return value.detach().to("cpu", copy=value.is_inference())
@@ -39,15 +40,18 @@ def call_of(
 
     Args:
         vectors: whether query, key and spec are kept.
-        earlier: keys of the step before, from which come those that a sliding cache has let go since.
+        earlier: keys of the step before, from which come those that a sliding-window cache has dropped since.
     """
     more: dict[str, Any] = {}
     if vectors and resolved.captured.seen == "query-key":
         key = copied(resolved.key)
-        if resolved.gone and earlier is not None:
-            key[:, :, : resolved.gone] = earlier[:, :, : resolved.gone]
+        if resolved.evicted and earlier is not None:
+            key[:, :, : resolved.evicted] = earlier[:, :, : resolved.evicted]
         more = {"query": copied(resolved.query), "key": key, "spec": portable(resolved.sizes, resolved.spec)}
-    padded = resolved.padded
+    if resolved.weights is not None:
+        more["row_sum"] = on_cpu(row_sums(resolved.weights))
+    if resolved.padded is not None:
+        more |= {"padded": on_cpu(resolved.padded.padded), "padding": resolved.padded.where}
     return Call(
         **{item.name: on_cpu(getattr(observation, item.name)) for item in fields(observation)},
         layer=site.layer,
@@ -56,9 +60,6 @@ def call_of(
         sizes=resolved.sizes,
         offset=resolved.offset,
         placed=resolved.placed,
-        row_sum=None if resolved.weights is None else on_cpu(row_sums(resolved.weights)),
-        padded=None if padded is None else on_cpu(padded.padded),
-        padding="" if padded is None else padded.where,
         **more,
     )
 
@@ -72,11 +73,15 @@ def portable(sizes: Sizes, arguments: SpecArguments) -> Spec:
     """The spec of a call on the CPU, its mask as a value that can be saved."""
     spec = Spec.of(sizes, **arguments).to(torch.device("cpu"))
     mask, bias, sink = spec.mask, spec.bias, spec.sink_logit
+    # FlexAttention's `mask_mod` is Python code: what it allows is written down instead.
     if mask is not None and _holds_function(mask):
         mask = recognize(mask.dense(sizes.queries, sizes.keys, offset=spec.offset), offset=spec.offset)
     if bias is not None and bias.parameter is not None:
+        # A copy: training writes into the parameter.
         bias = bias.with_values(bias.parameter.detach().to("cpu", copy=True))
-    return replace(spec, mask=mask, bias=bias, sink_logit=None if sink is None else sink.detach().cpu())
+    if sink is not None:
+        sink = sink.detach().cpu()
+    return replace(spec, mask=mask, bias=bias, sink_logit=sink)
 
 
 def _holds_function(mask: Mask) -> bool:

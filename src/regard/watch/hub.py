@@ -49,8 +49,10 @@ class Patch:
 
     def remove(self) -> None:
         """Put the original back, unless somebody has replaced ours since: theirs may call it."""
+        # A context manager of somebody else that began after us and is not over: it puts ours back when it ends.
         if getattr(self.owner, self.name, None) is not self.ours:
             return
+        # Set on the class itself, an inherited attribute would hide later changes of its base.
         if self.absent:
             delattr(self.owner, self.name)
         else:
@@ -110,6 +112,7 @@ def joined(
                 _recorders[thread] = left
             else:
                 del _recorders[thread]
+                # A generator may be closed by another thread, whose stack of modes is not ours to change.
                 if threading.get_ident() == thread:
                     leave()
             if not _recorders:

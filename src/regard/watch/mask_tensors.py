@@ -20,10 +20,10 @@ from regard.spec.bias import Bias, Dense, relative
 T = TypeVar("T")
 MaskAt = Callable[[int, int], Mask | None]  # the mask, given the position of query 0 and the number of keys
 
-REMEMBERED = 8  # mask tensors that are kept during a forward pass, with what they say
-COPIED = (
-    1 << 20
-)  # numbers of a mask that torch does not count the changes of, up to which a copy is compared with it
+# Mask tensors that are held during a forward pass, with what they say: models with sliding layers have two or three.
+REMEMBERED = 8
+# Inference tensors have no version counter: up to this size a copy tells whether one was written into.
+COPIED = 1 << 20
 
 
 def anything(_offset: int, _keys: int) -> Mask | None:
@@ -38,7 +38,10 @@ def every(*masks: MaskAt) -> MaskAt:
         joined: Mask | None = None
         for mask in masks:
             one = mask(offset, keys)
-            joined = one if joined is None else joined if one is None else joined & one
+            if joined is None:
+                joined = one
+            elif one is not None:
+                joined = joined & one
         return joined
 
     return mask_at
@@ -59,8 +62,9 @@ class Remembered:
     @classmethod
     def of(cls, tensor: Tensor) -> Remembered:
         """Of which nothing was asked yet."""
-        counted = not tensor.is_inference() or tensor.numel() > COPIED
-        return cls(tensor, None if counted else tensor.clone())
+        if not tensor.is_inference() or tensor.numel() > COPIED:
+            return cls(tensor, None)
+        return cls(tensor, tensor.clone())
 
     def holds(self) -> bool:
         """Whether the tensor still is what it was, as far as its key does not tell."""
@@ -72,19 +76,20 @@ class Masks:
 
     def __init__(self) -> None:
         self._answers: OrderedDict[tuple[object, ...], Remembered] = OrderedDict()
-        self._made: dict[tuple[object, ...], tuple[tuple[object, ...], object]] = {}
+        self._by_identity: dict[tuple[object, ...], tuple[tuple[object, ...], object]] = {}
 
     def forget(self) -> None:
         """Let go of every tensor."""
         self._answers.clear()
-        self._made.clear()
+        self._by_identity.clear()
 
     def once(self, question: object, of: tuple[object, ...], answer: Callable[[], T]) -> T:
         """The answer to a question about values that never change, such as masks: they are known by identity."""
         key = (question, *map(id, of))
-        if key not in self._made:
-            self._made[key] = of, answer()
-        return self._made[key][1]  # type: ignore[return-value]
+        # The values are held with the answer, so that no other object can get their ids meanwhile.
+        if key not in self._by_identity:
+            self._by_identity[key] = of, answer()
+        return self._by_identity[key][1]  # type: ignore[return-value]
 
     def of_tensor(self, tensor: Tensor, question: object, answer: Callable[[], T]) -> T:
         """The answer to a question about a tensor, found once as long as the tensor does not change."""
@@ -96,14 +101,19 @@ class Masks:
         A bool mask allows where it is True; a float mask is added, and blocks where it is −1e4 or below.
         """
         keep, bias = self._once(mask, "split", lambda: _split(mask))
-        return (anything if keep is None else self.kept(keep, queries)), bias
+        if keep is None:
+            return anything, bias
+        return self.of_bool(keep, queries), bias
 
-    def kept(self, keep: Tensor, queries: int) -> MaskAt:
+    def of_bool(self, keep: Tensor, queries: int) -> MaskAt:
         """A bool mask as a value of the algebra; keys past the used ones are left out."""
 
         def mask_at(offset: int, keys: int) -> Mask | None:
             def find() -> Mask | None:
-                columns = keep[..., :keys] if keep.shape[3] > 1 else keep.expand(-1, -1, -1, keys)
+                if keep.shape[3] > 1:
+                    columns = keep[..., :keys]
+                else:
+                    columns = keep.expand(-1, -1, -1, keys)
                 return recognize(columns.expand(-1, -1, queries, -1), offset=offset)
 
             return self._once(keep, (offset, keys, queries), find)
@@ -118,7 +128,10 @@ class Masks:
 
     def _once(self, tensor: Tensor, question: object, answer: Callable[[], T]) -> T:
         """The answer to a question about a tensor, found once as long as the tensor does not change."""
-        version = 0 if tensor.is_inference() else tensor._version
+        version = 0
+        if not tensor.is_inference():
+            version = tensor._version
+        # By memory and not by identity: layers slice the same mask anew, each into a tensor object of its own.
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device, version)
         if key not in self._answers or not self._answers[key].holds():
             self._answers[key] = Remembered.of(tensor)
@@ -137,16 +150,25 @@ def _split(mask: Tensor) -> tuple[Tensor | None, Tensor | None]:
         return mask, None
     keep = mask > BLOCKED
     adds = bool((mask.masked_fill(~keep, 0) != 0).any())
-    return (None if bool(keep.all()) else keep), (mask if adds else None)
+    bias = None
+    if adds:
+        bias = mask
+    # A mask that blocks nothing costs each tile an evaluation: better none.
+    if bool(keep.all()):
+        return None, bias
+    return keep, bias
 
 
 def _as_bias(values: Tensor, offset: int, keys: int) -> Bias | None:
-    values = values[..., :keys] if values.shape[3] > 1 else values
+    if values.shape[3] > 1:
+        values = values[..., :keys]
     if not bool(values.any()):
         return None
     first, queries = values[:1], values.shape[2]
+    # Constant along diagonals means a function of k − q: O(n) numbers, as T5 and ALiBi have, for n².
     repeats = values.stride(0) == 0 or all(torch.equal(first, row[None]) for row in values[1:])
     steady = values.shape[3] == keys and torch.equal(values[..., 1:, 1:], values[..., :-1, :-1])
+    # One row is steady whatever it holds, so it proves nothing.
     if not repeats or not steady or (queries == 1 and keys > 1):
         return Dense(values)
     # Column 0 from the last query up to the first, then row 0: the values at k − q from lowest to highest.

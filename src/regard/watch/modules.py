@@ -16,10 +16,17 @@ from regard.watch import hub
 
 ATTENTION = re.compile(r"attention|attn", re.IGNORECASE)
 HEADS = ("num_heads", "num_attention_heads", "n_heads", "n_head", "nhead", "heads")
+# Arguments under which a module is given a second sequence, whose tokens are the keys.
 SOURCES = (
-    "key_value_states", "encoder_hidden_states", "encoder_states", "cross_attention_states", "memory", "context",
-    "source", "kv",
-)  # fmt: skip
+    "key_value_states",
+    "encoder_hidden_states",
+    "encoder_states",
+    "cross_attention_states",
+    "memory",
+    "context",
+    "source",
+    "kv",
+)
 CROSS = re.compile(r"cross|enc_?dec|encoder_attn", re.IGNORECASE)
 
 
@@ -42,6 +49,7 @@ class CallSite:
             bound = signature_of(type(self.module).forward).bind_partial(
                 self.module, *self.args, **self.kwargs
             )
+        # A forward of compiled code has no signature, and a wrapped one may be called in another way than it says.
         except (TypeError, ValueError):
             return self.kwargs
         named = dict(bound.arguments)
@@ -63,8 +71,9 @@ class CallSite:
     @property
     def heads(self) -> int | None:
         """How many heads the module says it has."""
-        found = (getattr(self.module, name, None) for name in HEADS)
-        return next((count for count in found if type(count) is int and count > 0), None)
+        counts = (getattr(self.module, name, None) for name in HEADS)
+        # By type: True is an int, and some modules keep their heads in a ModuleList.
+        return next((count for count in counts if type(count) is int and count > 0), None)
 
     @property
     def batch(self) -> int | None:
@@ -72,8 +81,9 @@ class CallSite:
         tensors = (value for value in (*self.args, *self.kwargs.values()) if isinstance(value, Tensor))
         return next((tensor.shape[0] for tensor in tensors if tensor.ndim > 1), None)
 
-    def crosses(self, keys: int) -> bool:
+    def is_cross(self, keys: int) -> bool:
         """Whether the module attends from one sequence to another, by its arguments, attributes or name."""
+        # What it was given says more than its attributes, and these more than its name.
         given = self.given()
         sources = (given.get(name) for name in SOURCES)
         if any(
@@ -87,6 +97,7 @@ class CallSite:
         )
 
 
+# Reading a signature takes longer than many a call: once for each forward.
 signature_of = lru_cache(inspect.signature)
 
 

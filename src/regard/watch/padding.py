@@ -16,7 +16,7 @@ from regard.masks.conventions import BLOCKED
 from regard.watch.modules import SOURCES, CallSite
 
 # Whether True and 1 say that a token is real, as transformers has it, or that it is padding, as torch has it.
-OWN = {
+TOKEN_MASKS = {
     "attention_mask": True,
     "key_padding_mask": False,
     "src_key_padding_mask": False,
@@ -27,7 +27,7 @@ OF_DECODERS = ("decoder_attention_mask", "tgt_key_padding_mask")
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class PaddedQueries:
     """What was said about the queries of a call.
 
     Attributes:
@@ -39,55 +39,64 @@ class Said:
     where: str
 
 
-def said(
+def find_padded(
     stack: Sequence[CallSite],
     batch: int,
     queries: int,
     offset: int,
     *,
-    crosses: bool,
-    own: Tensor | None = None,
-    source: Tensor | None = None,
+    is_cross: bool,
+    padding: Tensor | None = None,
+    source_padding: Tensor | None = None,
     once: Callable[[Tensor, object, Callable[[], Tensor | None]], Tensor | None],
-) -> Said | None:
+) -> PaddedQueries | None:
     """What the caller said about the queries of a call; None where nothing was said.
 
     Args:
         stack: the running modules, innermost last, with their arguments.
         batch, queries, offset: of the call.
-        crosses: whether its keys are another sequence, about which the module's own mask then is.
-        own, source: `watch(…, padding=, source_padding=)`, `(batch, tokens)`, True where a token is real.
+        is_cross: whether its keys are another sequence, about which the module's own mask then is.
+        padding, source_padding: those of `watch`, `(batch, tokens)`, True where a token is real.
         once: from a mask, a question and how to answer it to the answer, which may be known from an earlier call.
     """
     takes = any(_takes_source(site) for site in stack)
-    decoding = crosses or takes
-    given = {"padding": own, "source_padding": source}
-    for name in (
-        ("padding", "source_padding") if decoding or source is None else ("source_padding", "padding")
-    ):
+    decoding = is_cross or takes
+    given = {"padding": padding, "source_padding": source_padding}
+    order = ["padding", "source_padding"]
+    # Outside of a decoder the queries are most likely the other sequence's tokens, as in an encoder.
+    if not decoding and source_padding is not None:
+        order.reverse()
+    for name in order:
         real = given[name]
         if real is not None and not (decoding and name == "source_padding"):
             padded = _of_queries(~real.bool(), batch, queries, offset)
             if padded is not None:
-                return Said(padded, f"{name} of watch")
+                return PaddedQueries(padded, f"{name} of watch")
     # Without a module that was given the other sequence, `attention_mask` may be about that one.
-    names: Sequence[str] = OF_DECODERS if crosses and not takes else tuple(OWN)
-    for site in reversed(stack[:-1] if crosses else stack):
+    names: Sequence[str] = tuple(TOKEN_MASKS)
+    if is_cross and not takes:
+        names = OF_DECODERS
+    # The mask that a cross-attention was given itself is about its keys.
+    sites = stack
+    if is_cross:
+        sites = stack[:-1]
+    for site in reversed(sites):
         arguments = site.given()
         for name in names:
             mask = arguments.get(name)
             if not isinstance(mask, Tensor) or mask.ndim != 2:
                 continue
-            find = partial(_said_by, mask, OWN[name], batch, queries, offset)
-            padded = once(mask, (OWN[name], batch, queries, offset), find)
+            find = partial(_padded_by, mask, TOKEN_MASKS[name], batch, queries, offset)
+            padded = once(mask, (TOKEN_MASKS[name], batch, queries, offset), find)
             if padded is not None:
-                return Said(padded, f"{name} of {site.layer}")
-        if _takes_source(site):  # outside of a decoder, `attention_mask` is about the other sequence
+                return PaddedQueries(padded, f"{name} of {site.layer}")
+        # Outside of a decoder, `attention_mask` is about the other sequence.
+        if _takes_source(site):
             names = OF_DECODERS
     return None
 
 
-def _said_by(mask: Tensor, real: bool, batch: int, queries: int, offset: int) -> Tensor | None:
+def _padded_by(mask: Tensor, real: bool, batch: int, queries: int, offset: int) -> Tensor | None:
     """Which of the queries a mask of tokens says are padding; None where it is about others."""
     return _of_queries(_padding(mask, real), batch, queries, offset)
 
@@ -102,7 +111,9 @@ def _padding(mask: Tensor, real: bool) -> Tensor:
     """A mask of tokens as True where they are padding; a float mask of torch blocks where it is −inf."""
     if real:
         return mask == 0
-    return mask <= BLOCKED if mask.is_floating_point() else mask != 0
+    if mask.is_floating_point():
+        return mask <= BLOCKED
+    return mask != 0
 
 
 def _of_queries(padded: Tensor, batch: int, queries: int, offset: int) -> Tensor | None:
@@ -110,6 +121,7 @@ def _of_queries(padded: Tensor, batch: int, queries: int, offset: int) -> Tensor
     rows, tokens = padded.shape
     if rows != batch and rows != 1:
         return None
+    # With a cache the mask is about all tokens so far; without an offset, more tokens than queries are others.
     if tokens == queries:
         part = padded
     elif tokens >= offset + queries and offset:

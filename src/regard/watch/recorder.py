@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.attention import asked, cell_of, observed
-from regard.errors import RegardError, WatchError
 from regard.record import Call, Record
 from regard.statistics.dense_weights import observe_weights
 from regard.statistics.observation import Observation
-from regard.statistics.table import PLACED, Choice, wanted
+from regard.statistics.table import PLACED, wanted
 from regard.watch import hub
 from regard.watch.ancestry import Ancestry
 from regard.watch.caches import before
@@ -28,24 +27,14 @@ from regard.watch.cpu_copies import call_of
 from regard.watch.hooks import flex, huggingface, torch_calls
 from regard.watch.hooks.softmax import Softmax
 from regard.watch.modules import HOOK, CallSite, Modules
-from regard.watch.resolved import ResolvedCall, Resolver
+from regard.watch.resolved import ResolvedCall
+from regard.watch.resolver import Resolver
+from regard.watch.settings import Settings
 from regard.watch.steps import Steps
+from regard.watch.surroundings import memory, naming, without_autocast
 from regard.watch.watcher import Witness
 
 HOOKS = [HOOK, torch_calls.HOOK, huggingface.HOOK, flex.HOOK]
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is kept of each call."""
-
-    vectors: bool
-    statistics: str | tuple[str | Choice, ...] | None
-    map: int | None
-    top: int
-    fused: bool
-    padding: Tensor | None = None
-    source_padding: Tensor | None = None
 
 
 class Recorder:
@@ -61,7 +50,7 @@ class Recorder:
     ) -> None:
         self.modules = Modules(model)
         self.settings, self.record, self.selected = settings, record, selected
-        self.resolver = Resolver(own=settings.padding, source=settings.source_padding)
+        self.resolver = Resolver(padding=settings.padding, source_padding=settings.source_padding)
         self.masks = self.resolver.masks
         self.witness = Witness()
         self.softmax = Softmax(self)
@@ -70,12 +59,17 @@ class Recorder:
         self.gates: set[str] = set()
         self.seen = 0
         self._muted = 0
-        self._resolved: dict[CapturedCall, ResolvedCall] = {}  # of the call that is looked at now
-        self._parameters: set[int] | None = None  # where the parameters lie in memory, looked up once a pass
+        # Of the call that is looked at now: several questions about it are answered from one resolved call.
+        self._resolved: dict[CapturedCall, ResolvedCall] = {}
+        # Where the parameters lie in memory, looked up once a pass: tied weights are views of other objects.
+        self._parameters: set[int] | None = None
         self._collected: list[tuple[CallSite, CapturedCall, Any]] | None = None
-        self._turns: Counter[tuple[str, str]] = Counter()  # calls of each layer and kind in this forward pass
-        self._trusted: set[str] = set()  # layers of which a call was compared with its output
-        self._steps: dict[tuple[str, str, int], Steps] = {}  # of each call of each layer that may go on
+        # Calls of each layer and kind in this forward pass: a shared layer is called several times in one.
+        self._turns: Counter[tuple[str, str]] = Counter()
+        # Layers of which a call was compared with its output.
+        self._trusted: set[str] = set()
+        # Of each call of each layer that may go on in the next forward pass of a generation.
+        self._steps: dict[tuple[str, str, int], Steps] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -86,6 +80,7 @@ class Recorder:
             finally:
                 self.modules.stack.clear()
                 self._end()
+                # The caller may leave within inference mode: what is merged here must be plain tensors all the same.
                 with self._aside():
                     for turn in list(self._steps):
                         self._close(turn)
@@ -101,6 +96,7 @@ class Recorder:
     def left(self, result: Any) -> None:
         """The innermost module is over, with this result."""
         depth = self.depth
+        # Before the module is popped: what it observes belongs to this module.
         self.softmax.closing(depth)
         self.modules.leave()
         self.ancestry.leave(depth)
@@ -159,7 +155,9 @@ class Recorder:
             inner = getattr(site.module, child)
             layer = self.modules.names.get(inner, f"{site.layer}.{child}")
             site = replace(site, layer=layer, module=inner)
-        return site if self.watches(site.layer) else None
+        if self.watches(site.layer):
+            return site
+        return None
 
     def through(
         self,
@@ -190,7 +188,9 @@ class Recorder:
     @property
     def layer(self) -> str:
         """Name of the innermost module that runs now."""
-        return self.modules.stack[-1].layer if self.modules.stack else ""
+        if not self.modules.stack:
+            return ""
+        return self.modules.stack[-1].layer
 
     def learned(self, tensor: Tensor) -> bool:
         """Whether a tensor is a parameter of the model, or a part of one."""
@@ -210,10 +210,11 @@ class Recorder:
         if self._collected is not None:
             self._collected.append((site, captured, result))
             return
-        self._noted(site)
+        self._count(site)
+        # An empty batch or a text of no tokens has no row to observe; it is a call that was seen all the same.
         if not captured.query.numel() or not captured.key.numel():
             return
-        with self._aside(), _exactly(captured.query), _named(site):
+        with self._aside(), without_autocast(captured.query), naming(site):
             resolved = self._resolve_call(site, captured)
             self._trust(site, resolved, result)
             self._add(site, resolved, self._observed(resolved, None))
@@ -231,13 +232,13 @@ class Recorder:
 
     def fits(self, site: CallSite, captured: CapturedCall, result: Any) -> bool:
         """Whether a captured call is known to give the result of its call."""
-        with self._aside(), _exactly(captured.query), _named(site):
+        with self._aside(), without_autocast(captured.query), naming(site):
             resolved = self._resolve_call(site, captured)
             return resolved.comparable(result) is not None and resolved.fits(result)
 
     def explains(self, site: CallSite, captured: CapturedCall, scores: Tensor) -> bool:
         """Whether a captured call gives the weights of the scores that the model's own softmax gets."""
-        with self._aside(), _exactly(captured.query), _named(site):
+        with self._aside(), without_autocast(captured.query), naming(site):
             return self._resolve_call(site, captured).explains(scores)
 
     def _instead(self, site: CallSite, read: Callable[[CallSite], CapturedCall]) -> Any:
@@ -246,18 +247,19 @@ class Recorder:
             captured = read(site)
             if captured.result is None or captured.dropout or captured.unknown or not captured.query.numel():
                 return None
-            with _exactly(captured.query), _named(site):
+            with without_autocast(captured.query), naming(site):
                 resolved = self._resolve_call(site, captured)
-                if resolved.padded is not None:  # padded queries have an output, but no statistics
+                # Padded queries have an output, but no statistics.
+                if resolved.padded is not None:
                     return None
                 observation = self._observed(resolved, resolved.value)
-                self._noted(site)
+                self._count(site)
                 with torch.inference_mode(False), torch.no_grad():
                     self._add(site, resolved, replace(observation, output=None))
         assert observation.output is not None
         return captured.result(observation.output)
 
-    def _noted(self, site: CallSite) -> None:
+    def _count(self, site: CallSite) -> None:
         self.seen += 1
         self.layers.add(site.layer)
 
@@ -271,11 +273,14 @@ class Recorder:
 
     def _trust(self, site: CallSite, resolved: ResolvedCall, result: Any) -> None:
         """Raise where the captured call does not explain the call's result, or where nobody can tell."""
-        if resolved.sizes.queries == 1 and site.layer in self._trusted:  # a step of a generation
+        # A step of a generation: the comparison would cost as much as the step itself.
+        if resolved.sizes.queries == 1 and site.layer in self._trusted:
             return
         self._trusted.add(site.layer)
         unknown = resolved.captured.unknown
-        hint = f"; it was given what Regard does not know: {', '.join(unknown)}" if unknown else ""
+        hint = ""
+        if unknown:
+            hint = f"; it was given what Regard does not know: {', '.join(unknown)}"
         if not resolved.fits(result):
             raise unreadable(site, f"what it was given does not explain its output{hint}")
         if not unknown or resolved.captured.sure or resolved.comparable(result) is not None:
@@ -283,15 +288,18 @@ class Recorder:
         if resolved.captured.again is None:
             raise unreadable(site, f"dropout hides whether its arguments were understood{hint}")
         resolved.captured.dropout = 0.0
-        device = resolved.query.device
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        # The second call must leave the model's own random numbers as they are.
+        cuda = [device for device in (resolved.query.device,) if device.type == "cuda"]
+        with torch.random.fork_rng(cuda):
             if not resolved.fits(resolved.captured.again()):
                 raise unreadable(site, f"what it was given does not explain its output{hint}")
 
     def _observed(self, resolved: ResolvedCall, value: Tensor | None) -> Observation:
         chosen = self.settings
         if resolved.weights is not None:
-            cell = 0 if chosen.map is None else cell_of(chosen.map, resolved.sizes, resolved.offset)
+            cell = 0
+            if chosen.map is not None:
+                cell = cell_of(chosen.map, resolved.sizes, resolved.offset)
             want = wanted(chosen.statistics, top=chosen.top, cell=cell, output=False)
             seen = observe_weights(resolved.weights, want, offset=resolved.offset, cell=cell)
         else:
@@ -300,8 +308,10 @@ class Recorder:
                 resolved.sizes, spec.offset, chosen.statistics, many, chosen.map, output=value is not None
             )
             seen = observed(resolved.query, resolved.key, value, spec, want, many)
+        if resolved.placed:
+            return seen
         unknown: dict[str, Any] = dict.fromkeys(PLACED)
-        return seen if resolved.placed else replace(seen, **unknown)
+        return replace(seen, **unknown)
 
     def _add(self, site: CallSite, resolved: ResolvedCall, observation: Observation) -> None:
         """Put a call into the record, as the next step of an earlier one where it is one."""
@@ -309,7 +319,10 @@ class Recorder:
         self._turns[site.layer, resolved.kind] += 1
         steps = self._steps.get(turn)
         vectors = self.settings.vectors
-        call = call_of(site, resolved, observation, vectors, None if steps is None else steps.last.key)
+        earlier = None
+        if steps is not None:
+            earlier = steps.last.key
+        call = call_of(site, resolved, observation, vectors, earlier)
 
         def observe_again(part: ResolvedCall) -> Call:
             return call_of(site, part, self._observed(part, None), vectors, None)
@@ -339,9 +352,8 @@ class Recorder:
     @contextmanager
     def _aside(self) -> Iterator[None]:
         """Compute on the side: no gradients, no inference tensors, seen by no watcher."""
-        if (
-            torch.is_inference_mode_enabled()
-        ):  # a context costs more to enter than to ask whether it is needed
+        # A context costs more to enter than to ask whether it is needed.
+        if torch.is_inference_mode_enabled():
             with torch.inference_mode(False), self._aside():
                 yield
             return
@@ -354,32 +366,3 @@ class Recorder:
         finally:
             torch._C._set_grad_enabled(graded)
             self._muted -= 1
-
-
-def memory(tensor: Tensor) -> int:
-    """Where the numbers of a tensor begin; 0 where it has none of its own."""
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except (RuntimeError, NotImplementedError):  # a class of tensors without storage
-        return 0
-
-
-@contextmanager
-def _exactly(tensor: Tensor) -> Iterator[None]:
-    """Compute without autocast."""
-    if not torch.is_autocast_enabled(tensor.device.type):
-        yield
-        return
-    with torch.autocast(tensor.device.type, enabled=False):
-        yield
-
-
-@contextmanager
-def _named(site: CallSite) -> Iterator[None]:
-    """Errors about a call name its module."""
-    try:
-        yield
-    except WatchError:
-        raise
-    except RegardError as error:
-        raise unreadable(site, str(error)) from error

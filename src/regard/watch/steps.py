@@ -21,7 +21,8 @@ from regard.statistics.table import PLACED
 from regard.watch.alignment import allows_any
 from regard.watch.resolved import ResolvedCall
 
-RECENT = 32  # steps that can be taken back; older ones are merged
+# Steps that can be taken back; older ones are merged.
+RECENT = 32
 
 
 @dataclass(eq=False)
@@ -56,20 +57,32 @@ class Steps:
 
     def call(self) -> Call:
         """All steps as one call."""
-        steps = self.recent if self.merged is None else [self.merged, *self.recent]
+        steps = self._with_merged(self.recent)
         return steps[0].extend(*steps[1:])
 
     def add(self, step: Call, resolved: ResolvedCall) -> None:
         """One step more, which must follow the last one."""
-        self.recent.append(step if not self.recent or self.last.placed else unplaced(step))
-        self.newest = resolved if resolved.sizes.queries > 1 else None
-        self.version = None if resolved.key.is_inference() else resolved.key._version
-        self.source = resolved.key if resolved.kind == "cross" else None
+        if self.recent and not self.last.placed:
+            step = unplaced(step)
+        self.recent.append(step)
+        self.newest = self.version = self.source = None
+        # A single row is taken back whole; only of several a part may be observed again.
+        if resolved.sizes.queries > 1:
+            self.newest = resolved
+        if not resolved.key.is_inference():
+            self.version = resolved.key._version
+        if resolved.kind == "cross":
+            self.source = resolved.key
+        # Merged in bulk: one by one, a generation of n tokens would copy its rows n times.
         if len(self.recent) > 2 * RECENT:
-            older = self.recent[:RECENT]
-            first, *later = older if self.merged is None else [self.merged, *older]
+            first, *later = self._with_merged(self.recent[:RECENT])
             self.merged = first.extend(*later)
             self.recent = self.recent[RECENT:]
+
+    def _with_merged(self, steps: list[Call]) -> list[Call]:
+        if self.merged is None:
+            return steps
+        return [self.merged, *steps]
 
     def looks_at(self, resolved: ResolvedCall) -> bool:
         """Whether a call has the keys of the steps so far, where they are of another sequence: a call has one set."""
@@ -96,7 +109,8 @@ class Steps:
             return False
         if step.placed != self.last.placed:
             self.recent = [unplaced(call) for call in self.recent]
-            self.merged = None if self.merged is None else unplaced(self.merged)
+            if self.merged is not None:
+                self.merged = unplaced(self.merged)
             step = unplaced(step)
         if step.offset == self.end:
             return self.last.continues(step)
@@ -107,6 +121,7 @@ class Steps:
         if rows < left[-1].sizes.queries:
             if left[-1] is not self.last or self.newest is None:
                 return False
+            # A static cache writes the accepted tokens over the rejected ones: the old keys are lost then.
             if self.version is not None and self.newest.key._version != self.version:
                 raise WatchError(
                     f"{step.layer}: tokens from position {step.offset} on were rejected after their keys were written "
@@ -129,18 +144,25 @@ def first_rows(resolved: ResolvedCall, rows: int) -> ResolvedCall:
     """The first rows of a call as a call of its own, without the keys of the tokens after them."""
     sizes, stop = resolved.sizes, resolved.offset + rows
     mask = resolved.spec["mask"]
-    own = resolved.kind == "self" and resolved.placed and mask is not None
-    keys = stop if own and not _reaches(resolved, rows, stop) else sizes.keys
-    padded = resolved.padded
+    own_tokens = resolved.kind == "self" and resolved.placed and mask is not None
+    keys = sizes.keys
+    # A mask that lets the first rows see the rejected tokens needs their keys.
+    if own_tokens and not _reaches(resolved, rows, stop):
+        keys = stop
+    padded, weights = resolved.padded, resolved.weights
+    if padded is not None:
+        padded = replace(padded, padded=padded.padded[:, :rows])
+    if weights is not None:
+        weights = weights[:, :, :rows, :keys]
     return replace(
         resolved,
         query=resolved.query[:, :, :rows],
         key=resolved.key[:, :, :keys],
         sizes=replace(sizes, queries=rows, keys=keys),
-        own=_of_rows(resolved, resolved.own, rows, keys),
+        model_spec=_of_rows(resolved, resolved.model_spec, rows, keys),
         spec=_of_rows(resolved, resolved.spec, rows, keys),
-        weights=None if resolved.weights is None else resolved.weights[:, :, :rows, :keys],
-        padded=None if padded is None else replace(padded, padded=padded.padded[:, :rows]),
+        weights=weights,
+        padded=padded,
     )
 
 
@@ -156,6 +178,11 @@ def _of_rows(resolved: ResolvedCall, spec: SpecArguments, rows: int, keys: int) 
         keep = mask.dense(sizes.queries, sizes.keys, offset=resolved.offset, device=resolved.query.device)
         mask = recognize(keep[..., :rows, :keys], offset=resolved.offset)
     if isinstance(bias, Dense):
-        values = bias.values[:, :, :rows] if bias.values.shape[2] > 1 else bias.values
-        bias = replace(bias, values=values[..., :keys] if values.shape[3] > 1 else values)
+        values = bias.values
+        # An axis of 1 serves all rows or keys.
+        if values.shape[2] > 1:
+            values = values[:, :, :rows]
+        if values.shape[3] > 1:
+            values = values[..., :keys]
+        bias = replace(bias, values=values)
     return SpecArguments({**spec, "mask": mask, "bias": bias})

@@ -24,7 +24,8 @@ from regard.statistics.observation import close_to
 from regard.statistics.table import Choice, wanted
 from regard.watch.captured import eager_instead
 from regard.watch.modules import ATTENTION
-from regard.watch.recorder import Recorder, Settings
+from regard.watch.recorder import Recorder
+from regard.watch.settings import Settings
 
 Tokens = Sequence[str] | Sequence[Sequence[str]]
 
@@ -111,12 +112,15 @@ def _rows(name: str, tokens: Tokens | None) -> list[list[str]] | None:
     """Tokens as one list for each row of the batch."""
     if tokens is None:
         return None
-    given: list[Any] = [""] if isinstance(tokens, str) else listed(name, tokens, lambda _, item: item)
-    rows: list[Any] = [given] if all(isinstance(token, str) for token in given) else given
-    if isinstance(tokens, str) or any(
-        not isinstance(row, list | tuple) or not all(isinstance(t, str) for t in row) for row in rows
-    ):
-        raise ArgumentError(f"{name} must be a list of strings, or one such list for each row of the batch")
+    fault = ArgumentError(f"{name} must be a list of strings, or one such list for each row of the batch")
+    # A string is a list of its letters to Python, and surely meant as a text.
+    if isinstance(tokens, str):
+        raise fault
+    rows: list[Any] = listed(name, tokens, lambda _, item: item)
+    if all(isinstance(token, str) for token in rows):
+        rows = [rows]
+    if any(not isinstance(row, list | tuple) or not all(isinstance(t, str) for t in row) for row in rows):
+        raise fault
     return [[str(token) for token in row] for row in rows]
 
 
@@ -129,7 +133,9 @@ def _info(model: nn.Module, settings: Settings, layers: Any) -> dict[str, Any]:
         if parameter is not None
     }
     dtypes = {str(dtype).removeprefix("torch.") for dtype in held}
-    chosen = settings.statistics
+    statistics: Any = settings.statistics
+    if statistics is not None and not isinstance(statistics, str):
+        statistics = [item if isinstance(item, str) else item.name for item in statistics]
     return {
         "model": type(model).__name__,
         "dtype": ", ".join(sorted(dtypes)),
@@ -137,24 +143,24 @@ def _info(model: nn.Module, settings: Settings, layers: Any) -> dict[str, Any]:
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": {
             "keep": "vectors" if settings.vectors else "statistics",
-            "statistics": chosen if chosen is None or isinstance(chosen, str) else [
-                item if isinstance(item, str) else item.name for item in chosen
-            ],
+            "statistics": statistics,
             "map": settings.map,
             "top": settings.top,
             "fused": settings.fused,
             "layers": layers,
         },
-    }  # fmt: skip
+    }
 
 
 def _real(name: str, mask: Tensor | None) -> Tensor | None:
     """A mask of real tokens, once it is known to be one."""
     if mask is None:
         return None
-    if not isinstance(mask, Tensor) or mask.ndim != 2:
-        got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-        raise ArgumentError(f"{name} must be a tensor (batch, tokens), got {got}")
+    if not isinstance(mask, Tensor):
+        raise ArgumentError(f"{name} must be a tensor (batch, tokens), got {type(mask).__name__}")
+    if mask.ndim != 2:
+        raise ArgumentError(f"{name} must be a tensor (batch, tokens), got {tuple(mask.shape)}")
+    # A float mask is one that is added to scores: 0 means real there, the opposite.
     if mask.is_floating_point() or mask.is_complex() or not bool(((mask == 0) | (mask == 1)).all()):
         raise ArgumentError(f"{name} must hold True or 1 for real tokens, else False or 0, got {mask.dtype}")
     return mask.bool()
@@ -170,7 +176,9 @@ def _layers(layers: str | int | Iterable[str | int] | None) -> list[str | int] |
 
 
 def _layer(name: str, layer: Any) -> str | int:
-    return layer if isinstance(layer, str) else whole(name, layer)
+    if isinstance(layer, str):
+        return layer
+    return whole(name, layer)
 
 
 def _selected(model: nn.Module, layers: Iterable[str | int] | None) -> set[str] | None:
@@ -181,7 +189,10 @@ def _selected(model: nn.Module, layers: Iterable[str | int] | None) -> set[str] 
     chosen = list(layers)
     left_out = [layer for layer in chosen if isinstance(layer, str) and layer.startswith("!")]
     taken = [layer for layer in chosen if layer not in left_out]
-    selected = {*names, type(model).__name__} if not taken else set[str]()
+    selected = set[str]()
+    # With exclusions alone, everything else is watched, the model itself too, which is called by its class.
+    if not taken:
+        selected = {*names, type(model).__name__}
     for layer in taken:
         selected.update(_named(model, names, layer))
     for layer in left_out:
@@ -194,6 +205,7 @@ def _named(model: nn.Module, names: list[str], layer: str | int) -> list[str]:
     if isinstance(layer, bool) or not isinstance(layer, str | int):
         raise ArgumentError(f"layers must be names, patterns or numbers of blocks, got {layer!r}")
     if isinstance(layer, int):
+        # The first number in a name is that of the block; later ones are experts, heads or parts of a Sequential.
         numbers = {name: re.findall(r"(?<![^.])\d+(?![^.])", name)[:1] for name in names}
         found = [name for name in names if numbers[name] == [str(layer)]]
         blocks = sorted({int(number) for first in numbers.values() for number in first})
@@ -227,6 +239,7 @@ def _refuse_compiled(recorder: Recorder) -> None:
 def _check_seen(recorder: Recorder) -> None:
     """Name the modules in which attention ran that was not seen; raise where none was seen at all."""
     seen, ran, names = recorder.layers, recorder.modules.ran, recorder.modules.names
+    # Nothing ran: nothing can be said about attention.
     if not ran:
         raise WatchError(
             f"{names[recorder.modules.root]} must be run inside the with block, in the same thread "
@@ -239,20 +252,25 @@ def _check_seen(recorder: Recorder) -> None:
         if not attends[layer] or not recorder.watches(layer):
             continue
         known = {*seen, *unseen}
+        # Wrappers around a call that was seen, and projections inside a module that was, are explained by it.
         inside = layer in known or any(other.startswith(f"{layer}.") for other in known)
         around = any(layer.startswith(f"{other}.") and attends.get(other) for other in known)
         if not inside and not around and not _idle(module, ran) and _mixes(module):
             unseen[layer] = _hidden(recorder, layer)
     if not seen:
         first = next(iter(unseen), None)
-        why = f"{first} shows {unseen[first]}" if first is not None else "a kernel of its own may hide them"
+        why = "a kernel of its own may hide them"
+        if first is not None:
+            why = f"{first} shows {unseen[first]}"
         raise WatchError(
             f"{names[recorder.modules.root]} ran, but no attention call was seen: {why}, or layers=… leaves all "
             f"of them out{_instead(recorder.modules.root)}"
         )
     if unseen:
         reasons = "; ".join(f"{layer}: {reason}" for layer, reason in list(unseen.items())[:4])
-        more = f" and {len(unseen) - 4} more" if len(unseen) > 4 else ""
+        more = ""
+        if len(unseen) > 4:
+            more = f" and {len(unseen) - 4} more"
         warnings.warn(
             f"not in the record are {len(unseen)} modules that may attend ({reasons}{more}); record.unseen names all",
             UnseenWarning,
@@ -281,7 +299,9 @@ def _check_padding(record: Record, settings: Settings) -> None:
 def _instead(model: nn.Module) -> str:
     """The end of an error: the advice that fits the model, if there is one."""
     ways = eager_instead(model)
-    return f". Way out: {ways[0]}" if ways else ""
+    if not ways:
+        return ""
+    return f". Way out: {ways[0]}"
 
 
 def _mixes(module: nn.Module) -> bool:

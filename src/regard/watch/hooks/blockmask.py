@@ -18,7 +18,8 @@ from regard.masks import ALL, NONE, SOME, Mask, Tile
 from regard.masks.algebra import Index
 from regard.watch.mask_tensors import MaskAt, anything
 
-SAMPLE = 7  # queries and keys on which broadcasting is compared with the call by single indices
+# Queries and keys on which broadcasting is compared with the call by single indices.
+SAMPLE = 7
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -28,7 +29,7 @@ class FlexMask(Mask):
     Attributes:
         function: `mask_mod(batch, head, query, key)`, which counts the call's queries from 0.
         partial: `(batch or 1, heads or 1, rows, columns)`, blocks in which the function decides.
-        full: the same of blocks that are allowed whole.
+        full: the same of blocks that are allowed completely.
         block: queries and keys of a block.
         size: batch rows and heads of the call, its queries and keys.
         offset: position of query 0.
@@ -40,28 +41,33 @@ class FlexMask(Mask):
     block: tuple[int, int]
     size: tuple[int, int, int, int]
     offset: int
-    some: np.ndarray = field(init=False)  # (rows, columns): blocks that anybody may look into
-    whole: np.ndarray = field(init=False)  # blocks that are full for everybody
+    # `(rows, columns)`, on the CPU, as `tile` must never touch a device: blocks that some row or head may attend in
+    # part, and blocks that are full for all of them.
+    some: np.ndarray = field(init=False)
+    all_full: np.ndarray = field(init=False)
     broadcasts: bool = field(init=False)
 
     def __post_init__(self) -> None:
         some = (self.partial | self.full).any(0).any(0).cpu().numpy()
-        whole = self.full.all(0).all(0).cpu().numpy()
-        self._set(some=some, whole=whole, broadcasts=self._broadcasts())
+        all_full = self.full.all(0).all(0).cpu().numpy()
+        self._set(some=some, all_full=all_full, broadcasts=self._broadcasts())
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
         _, _, queries, keys = self.size
         device = self.partial.device
+        # Clamped: a mask is asked about positions outside too, where the function's own tables would be read beyond.
         query = (q_pos - self.offset).to(device).clamp(0, queries - 1)
         key = k_pos.to(device).clamp(0, keys - 1)
         batch, head = (torch.as_tensor(index, device=device) for index in (batch, head))
-        allowed = (
-            self._direct(batch, head, query, key)
-            if self.broadcasts
-            else self._single(batch, head, query, key)
-        )
+        if self.broadcasts:
+            allowed = self._direct(batch, head, query, key)
+        else:
+            allowed = self._single(batch, head, query, key)
         row, column = query // self.block[0], key // self.block[1]
-        lanes = (batch if self.partial.shape[0] > 1 else 0, head if self.partial.shape[1] > 1 else 0)
+        lanes: list[Any] = [batch, head]
+        for axis in (0, 1):
+            if self.partial.shape[axis] == 1:
+                lanes[axis] = 0
         inside = (q_pos >= self.offset) & (q_pos < self.offset + queries) & (k_pos >= 0) & (k_pos < keys)
         return (
             self.full[(*lanes, row, column)] | (self.partial[(*lanes, row, column)] & allowed)
@@ -85,6 +91,7 @@ class FlexMask(Mask):
             for axis, part in enumerate(parts)
         ]
         want = self._single(*sample)
+        # FlexAttention calls the function with single indices; it need not work, nor mean the same, with more.
         try:
             return torch.equal(self._direct(*sample).expand(want.shape), want)
         except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
@@ -101,7 +108,9 @@ class FlexMask(Mask):
         columns = slice(k0 // self.block[1], (k1 - 1) // self.block[1] + 1)
         if not self.some[rows, columns].any():
             return NONE
-        return ALL if inside and self.whole[rows, columns].all() else SOME
+        if inside and self.all_full[rows, columns].all():
+            return ALL
+        return SOME
 
     def _check_positions(self, queries: int, keys: int, offset: int) -> None:
         if (queries, keys, offset) != (*self.size[2:], self.offset):
@@ -142,5 +151,6 @@ def mask_of(block_mask: Any, batch: int, heads: int) -> MaskAt:
 
 def _blocks(count: Tensor, order: Tensor) -> Tensor:
     """`(batch, heads, rows, columns)`, bool: which blocks are listed, from their number and order in each row."""
+    # What stands behind the first `count` of each row is filling.
     listed = torch.arange(order.shape[-1], device=order.device) < count[..., None]
     return torch.zeros_like(listed).scatter_(-1, order.long(), listed)

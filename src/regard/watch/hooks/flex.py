@@ -23,7 +23,8 @@ from regard.watch.modules import CallSite
 from regard.watch.watcher import Watcher
 
 MODULE = "torch.nn.attention.flex_attention"
-PARTS = "_regard_parts"  # the name in torch's module under which the exchanged code finds what to call
+# The name in torch's module under which the exchanged code finds what to call: its globals are that module's.
+PARTS = "_regard_parts"
 
 
 @lru_cache(maxsize=2)
@@ -88,6 +89,7 @@ def _after(
 ) -> None:
     sites, aside = known
     aside.close()
+    # The call raised.
     if result is None:
         return
     bound = inspect.signature(original).bind(*args, **kwargs)
@@ -100,13 +102,22 @@ def _after(
 def read(given: dict[str, Any]) -> CapturedCall:
     """Read a call: `softmax(score_mod(scale · query · keyᵀ))` over the keys that the block mask allows."""
     query, key, value = (given[name] for name in ("query", "key", "value"))
-    batch = query.shape[0]
+    batch, bias = query.shape[0], None
+    if given["score_mod"] is not None:
+        bias = ScoreMod(given["score_mod"])
     return CapturedCall(
         query=query,
         key=key.expand(batch, -1, -1, -1),
         value=value.expand(batch, -1, -1, -1),
         mask_at=mask_of(given["block_mask"], batch, query.shape[1]),
-        bias=None if given["score_mod"] is None else ScoreMod(given["score_mod"]),
+        bias=bias,
         scale=given["scale"],
-        output=lambda result: result[0] if isinstance(result, tuple) else result,
+        output=_output,
     )
+
+
+def _output(result: Any) -> Any:
+    """The output alone, also where the lse was asked for."""
+    if isinstance(result, tuple):
+        return result[0]
+    return result

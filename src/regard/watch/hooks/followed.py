@@ -14,22 +14,14 @@ from torch import Tensor
 
 from regard.watch.hooks import following
 
-MADE, SCORES, POWERS, LOG, SUMS = "weights", "scores", "powers", "log", "sums"
+WEIGHTS, SCORES, POWERS, LOG, SUMS = "weights", "scores", "powers", "log", "sums"
 LOGSUM = "logsum"
-BENDS = {
-    "sigmoid", "sigmoid_", "relu", "relu_", "relu6", "silu", "gelu", "tanh", "elu", "softplus", "square", "pow",
-    "__pow__", "tril", "triu", "tril_", "triu_", "masked_fill", "masked_fill_", "where", "clamp", "clamp_",
-    "clamp_min", "abs", "leaky_relu", "hardsigmoid", "logsigmoid", "cos", "erf",
-}  # fmt: skip
-DROPOUT = {
-    "dropout",
-    "dropout_",
-    "native_dropout",
-    "feature_dropout",
-    "dropout1d",
-    "dropout2d",
-    "alpha_dropout",
-}
+BENDS = following.names(
+    "sigmoid sigmoid_ relu relu_ relu6 silu gelu tanh elu softplus square pow __pow__ tril triu tril_ "
+    "triu_ masked_fill masked_fill_ where clamp clamp_ clamp_min abs leaky_relu hardsigmoid logsigmoid "
+    "cos erf"
+)
+DROPOUT = following.names("dropout dropout_ native_dropout feature_dropout dropout1d dropout2d alpha_dropout")
 
 
 @dataclass(eq=False)
@@ -40,7 +32,7 @@ class Source:
         layer: in which module.
         shape: of its result.
         sides: sizes of the two axes that only one factor has: of queries and keys, if it is attention.
-        crosses: whether the factors were made of two sequences, as far as that is known.
+        is_cross: whether the factors were made of two sequences, as far as that is known.
         used: whether a softmax was made of it.
         kind: class of the module.
     """
@@ -48,7 +40,7 @@ class Source:
     layer: str
     shape: torch.Size
     sides: tuple[int, ...] = ()
-    crosses: bool | None = None
+    is_cross: bool | None = None
     used: bool = False
     kind: type | None = None
 
@@ -69,12 +61,12 @@ class Origin:
 
 @dataclass(frozen=True, eq=False)
 class Cut:
-    """Columns `start` to `stop` of weights with `width` keys, and what these were followed as."""
+    """Columns `start` to `stop` of weights with so many `keys`, and what the uncut weights were followed as."""
 
-    whole: Followed
+    uncut: Followed
     start: int
     stop: int
-    width: int
+    keys: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +74,7 @@ class Followed:
     """A tensor on the way from scores to the values.
 
     Attributes:
-        kind: MADE by a softmax or divided by a sum; SCORES; POWERS, exponentials of scores; LOG of weights; SUMS of
+        kind: WEIGHTS by a softmax or divided by a sum; SCORES; POWERS, exponentials of scores; LOG of weights; SUMS of
             scores or exponentials along `axis`; LOGSUM, ln Σ eˣ along it.
         axis: of the keys, from the end; None where it was lost or, before the softmax, where none is known.
         origin: the softmax that it is the moved result of, if it is.
@@ -138,16 +130,16 @@ def after(
         return replace(entry, kind=SUMS, axis=where, sources=sources) if kept else None
     if entry.axis is None:
         # Columns of sinks, or of other keys, may be put beside scores.
-        keeps = entry.kind != MADE and (part.numel() <= tensor.numel() or name in following.JOINS)
+        keeps = entry.kind != WEIGHTS and (part.numel() <= tensor.numel() or name in following.JOINS)
         touched = entry.touched or _is_kernel(name, inputs)
         if entry.kind != SCORES:
             touched = entry.touched or name not in following.RESHAPES | following.SWAPS | following.CASTS
-        return replace(entry, sources=sources, touched=touched) if keeps or entry.kind == MADE else None
+        return replace(entry, sources=sources, touched=touched) if keeps or entry.kind == WEIGHTS else None
     own: int = entry.axis
     axis: int | None = own
     moves, touched, origin = entry.moves, changed_before, entry.origin
     if (
-        entry.kind == MADE
+        entry.kind == WEIGHTS
         and (columns := following.columns(tensor, part, own)) is not None
         and not _is_sink(args, entry)
     ):
@@ -183,7 +175,7 @@ def after(
     elif name not in following.CASTS and not (name in DROPOUT and part.shape == tensor.shape):
         others = [other for other in inputs if other is not tensor]
         axis = following.broadcast(tensor, part, others, own, name)
-        if axis is None and name == "pad" and entry.kind == MADE:
+        if axis is None and name == "pad" and entry.kind == WEIGHTS:
             return replace(
                 entry, axis=None, origin=None, laid=entry.laid or (tensor, version_of(tensor), entry)
             )
@@ -192,11 +184,31 @@ def after(
         touched = True
         if part.shape != tensor.shape:
             entry, origin = replace(entry, lead=()), None
-    if axis is None and entry.kind != MADE:
+    if axis is None and entry.kind != WEIGHTS:
         return replace(entry, axis=None, sources=sources, origin=None)
     if axis is None:
         entry = replace(entry, laid=entry.laid or (tensor, version_of(tensor), entry))
     return replace(entry, axis=axis, moves=moves, touched=touched, origin=origin, sources=sources)
+
+
+def through_dropout(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensor: Tensor, entry: Followed
+) -> Followed | None:
+    """What weights are followed as after dropout, to which they were what they are now; None where nothing drops."""
+    # `native_dropout` calls it `train`.
+    chance = following.argument(args, 1, kwargs.get("p", 0.5))
+    training = following.argument(args, 2, kwargs.get("training", kwargs.get("train", True)))
+    if not training or not chance or entry.kind != WEIGHTS:
+        return None
+    before = tensor
+    # The weights are about to be written over: a copy is what statistics are read from.
+    if name.endswith("_") or following.argument(args, 3, kwargs.get("inplace", False)):
+        with torch._C.DisableTorchFunction(), torch.no_grad():
+            before = tensor.clone()
+        touched = entry.touched or changed(tensor, entry)
+        entry = replace(entry, version=version_of(before), touched=touched)
+    dropped = (before, version_of(before), entry)
+    return replace(entry, dropped=dropped, origin=None, moves=(), touched=False)
 
 
 def _cut(name: str, columns: tuple[int, int], tensor: Tensor, entry: Followed) -> Followed:

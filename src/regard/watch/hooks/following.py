@@ -13,46 +13,51 @@ from typing import Any
 import torch
 from torch import Tensor
 
-RESHAPES = {
-    "view", "reshape", "unsqueeze", "unsqueeze_", "squeeze", "squeeze_", "flatten", "unflatten", "ravel", "view_as",
-    "reshape_as", "_unsafe_view",
-}  # fmt: skip
+
+def names(words: str) -> frozenset[str]:
+    """A set of names from a text that has blanks between them."""
+    return frozenset(words.split())
+
+
+RESHAPES = names(
+    "view reshape unsqueeze unsqueeze_ squeeze squeeze_ flatten unflatten ravel view_as reshape_as "
+    "_unsafe_view"
+)
 SWAPS = {"transpose", "swapaxes", "swapdims", "permute", "movedim", "moveaxis", "t", "transpose_", "mT", "T"}
-CASTS = {
-    "to", "type", "type_as", "float", "half", "bfloat16", "double", "contiguous", "clone", "detach", "alias",
-    "requires_grad_", "nan_to_num", "nan_to_num_",
-}  # fmt: skip
+CASTS = names(
+    "to type type_as float half bfloat16 double contiguous clone detach alias requires_grad_ nan_to_num "
+    "nan_to_num_"
+)
 # Functions that take some of a tensor, and where they say along which axis.
 CUTS = {
-    "narrow": 1, "select": 1, "index_select": 1, "split": 2, "split_with_sizes": 2, "chunk": 2, "tensor_split": 2,
-    "unbind": 1, "topk": 2, "sort": 1, "gather": 1, "take_along_dim": 2,
-}  # fmt: skip
+    "narrow": 1,
+    "select": 1,
+    "index_select": 1,
+    "split": 2,
+    "split_with_sizes": 2,
+    "chunk": 2,
+    "tensor_split": 2,
+    "unbind": 1,
+    "topk": 2,
+    "sort": 1,
+    "gather": 1,
+    "take_along_dim": 2,
+}
 # Functions that put numbers into a larger tensor.
-SCATTERS = {
-    "scatter", "scatter_", "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_", "masked_scatter",
-    "masked_scatter_", "index_copy", "index_copy_", "index_put", "index_put_", "index_add", "index_add_",
-    "slice_scatter", "select_scatter",
-}  # fmt: skip
+SCATTERS = names(
+    "scatter scatter_ scatter_add scatter_add_ scatter_reduce scatter_reduce_ masked_scatter "
+    "masked_scatter_ index_copy index_copy_ index_put index_put_ index_add index_add_ slice_scatter "
+    "select_scatter"
+)
 REDUCTIONS = {"sum": 1, "mean": 1, "amax": 1, "prod": 1}
 JOINS = {"cat", "concat", "concatenate"}
-GROWS = {
-    "pad",
-    "repeat",
-    "repeat_interleave",
-    "expand",
-    "expand_as",
-    "cat",
-    "concat",
-    "concatenate",
-    "stack",
-    "tile",
-}
-NOT_FOLLOWED = {
-    "size", "dim", "stride", "numel", "is_floating_point", "is_complex", "get_device", "__get__", "__len__", "item",
-    "tolist", "eq", "ne", "lt", "gt", "le", "ge", "argmax", "argmin", "argsort", "isnan", "isinf", "isfinite", "any",
-    "all", "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
-    "new_empty", "new_full", "bernoulli", "data_ptr", "untyped_storage", "is_contiguous", "equal", "allclose",
-}  # fmt: skip
+GROWS = names("pad repeat repeat_interleave expand expand_as cat concat concatenate stack tile")
+NOT_FOLLOWED = names(
+    "size dim stride numel is_floating_point is_complex get_device __get__ __len__ item tolist eq ne lt "
+    "gt le ge argmax argmin argsort isnan isinf isfinite any all zeros_like ones_like empty_like "
+    "full_like rand_like randn_like new_zeros new_ones new_empty new_full bernoulli data_ptr "
+    "untyped_storage is_contiguous equal allclose"
+)
 TIMES = {"mul", "mul_", "__mul__", "__rmul__", "__imul__", "multiply"}
 SOFTMAX = {"softmax", "_softmax", "special_softmax", "gumbel_softmax", "softmin"}
 LOG_SOFTMAX = {"log_softmax", "special_log_softmax", "_log_softmax"}
@@ -68,6 +73,20 @@ PRIMES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67
 def name_of(func: Any) -> str:
     """The name of a function of torch, without that of an overload."""
     return GETTERS.get(func) or getattr(func, "__name__", "").partition(".")[0]
+
+
+def argument(args: tuple[Any, ...], index: int, otherwise: Any) -> Any:
+    """A positional argument, or what its keyword says."""
+    if len(args) > index:
+        return args[index]
+    return otherwise
+
+
+def first_output(result: Any) -> Any:
+    """The output of a function that may return a mask beside it, as `native_dropout` does."""
+    if isinstance(result, list | tuple):
+        return result[0]
+    return result
 
 
 def reshaped(before: torch.Size, after: torch.Size, axis: int) -> int | None:

@@ -23,13 +23,30 @@ from regard.watch.modules import CallSite, signature_of
 from regard.watch.watcher import Watcher
 
 INTERFACE = ("module", "query", "key", "value", "attention_mask")
-KNOWN = {
-    *INTERFACE, "dropout", "scaling", "softcap", "sliding_window", "is_causal", "position_bias", "s_aux", "cache",
-    # These say nothing about the weights:
-    "output_attentions", "output_hidden_states", "output_router_logits", "return_dict", "use_cache", "training",
-    "num_items_in_batch", "position_ids", "cache_position", "position_embeddings", "past_key_values", "layer_idx",
-    "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k", "kernel_options", "deterministic", "target_dtype",
-}  # fmt: skip
+READ = {"dropout", "scaling", "softcap", "sliding_window", "is_causal", "position_bias", "s_aux", "cache"}
+# These say nothing about the weights: what a model passes on to every function, and hints to kernels.
+WITHOUT_MEANING = {
+    "output_attentions",
+    "output_hidden_states",
+    "output_router_logits",
+    "return_dict",
+    "use_cache",
+    "training",
+    "num_items_in_batch",
+    "position_ids",
+    "cache_position",
+    "position_embeddings",
+    "past_key_values",
+    "layer_idx",
+    "cu_seq_lens_q",
+    "cu_seq_lens_k",
+    "max_length_q",
+    "max_length_k",
+    "kernel_options",
+    "deterministic",
+    "target_dtype",
+}
+KNOWN = {*INTERFACE} | READ | WITHOUT_MEANING
 
 
 def _patches() -> list[hub.Patch]:
@@ -105,6 +122,7 @@ def _seen_by(
 
     def read_call(site: CallSite) -> CapturedCall:
         captured = read(recorder, site, _named(function, args, kwargs), implementation)
+        # The output of a call without dropout can be compared, where arguments are there that nobody knows.
         if "dropout" in kwargs:
             captured.again = lambda: function(*args, **kwargs | {"dropout": 0.0})
         return captured
@@ -127,8 +145,10 @@ def _eager(watcher: Watcher, read_call: Callable[[CallSite], CapturedCall], run:
         return run()
     answers: list[bool] = []
     try:
+        # Before the call: the scores that its softmax gets are compared with what is read.
         with torch._C.DisableTorchFunction():
             captured = read_call(site)
+    # Its own softmax may still show the weights; only where it does not, the call cannot be read.
     except WatchError as error:
         result = run()
         if watcher.seen == before:
@@ -145,6 +165,7 @@ def _eager(watcher: Watcher, read_call: Callable[[CallSite], CapturedCall], run:
     finally:
         watcher.witness.explains = None
     captured.sure = watcher.witness.confirmed
+    # Its changed weights, or those of a softmax that was not explained, were observed as they are.
     if watcher.seen != before:
         return result
     if not all(answers):
@@ -170,7 +191,10 @@ def _registered(
         if not inside:
             raise
         right = False
-    for call in [(site, captured, result)] if right else inside:
+    calls = inside
+    if right:
+        calls = [(site, captured, result)]
+    for call in calls:
         watcher.observe(*call)
     return result
 
@@ -178,6 +202,7 @@ def _registered(
 def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The interface's arguments by name, whatever the function calls the first five."""
     parameters = signature_of(function).parameters.values()
+    # Models call the module `module`, `self` or otherwise: what counts is the order of the first five.
     names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
     given = dict(zip(names, args, strict=False)) | kwargs
     return {dict(zip(names, INTERFACE, strict=False)).get(name, name): value for name, value in given.items()}
@@ -203,7 +228,10 @@ def read(watcher: Watcher, site: CallSite, given: dict[str, Any], implementation
         result=lambda output: (output.transpose(1, 2).contiguous(), None),
     )
     causality = given.get("is_causal")
-    causality = getattr(module, "is_causal", True) if causality is None else bool(causality)
+    if causality is None:
+        causality = getattr(module, "is_causal", True)
+    else:
+        causality = bool(causality)
     if implementation == "sdpa":
         _as_sdpa(watcher, captured, mask, causality)
         return captured
@@ -228,11 +256,13 @@ def _vectors(site: CallSite, name: str, given: Any) -> Tensor:
 def _as_sdpa(watcher: Watcher, captured: CapturedCall, mask: Tensor | None, causality: bool) -> None:
     """`is_causal` counts only without a mask and for several queries; then keys past the queries are cut off."""
     queries = captured.query.shape[2]
+    # One query with a cache sees every key: transformers' own wrapper drops `is_causal` there.
     if mask is not None or queries == 1 or not causality:
         _masked(watcher, captured, mask)
         return
     captured.key, captured.offset = captured.key[:, :, :queries], 0
-    captured.value = None if captured.value is None else captured.value[:, :, :queries]
+    if captured.value is not None:
+        captured.value = captured.value[:, :, :queries]
     captured.mask_at = lambda _offset, _keys: causal()
 
 
@@ -249,10 +279,13 @@ def _as_flash(
         captured.offset = keys - queries
         parts.append(lambda _offset, _keys: causal())
     if captured.window is not None and keys > captured.window:
-        reach = captured.window - 1
-        parts.append(lambda _offset, _keys: near(reach, 0 if causality else reach))
+        # A window of w keys counts the query's own: w − 1 others.
+        before, after = captured.window - 1, captured.window - 1
+        if causality:
+            after = 0
+        parts.append(lambda _offset, _keys: near(before, after))
     if mask is not None:
-        parts.append(watcher.masks.kept(mask.bool()[:, None, None, -keys:], queries))
+        parts.append(watcher.masks.of_bool(mask.bool()[:, None, None, -keys:], queries))
     elif (ids := _packed(given, queries, keys)) is not None:
         parts.append(lambda _offset, _keys: documents(ids))
     captured.mask_at = every(*parts)
@@ -260,13 +293,15 @@ def _as_flash(
 
 def _packed(given: dict[str, Any], queries: int, keys: int) -> Tensor | None:
     """The document of each token, where several were put into one row."""
+    # Kernels take several texts in one row, told apart by where each starts, or by positions that start anew.
     starts, positions = given.get("cu_seq_lens_q"), given.get("position_ids")
     if isinstance(starts, Tensor) and queries == keys:
         token = torch.arange(keys, device=starts.device)
         return torch.searchsorted(starts[1:].long(), token, right=True)
     if isinstance(positions, Tensor) and positions.shape == (1, queries) and queries == keys > 1:
         ids = (positions[0] == positions.min()).cumsum(0)
-        return ids if int(ids[-1]) > 1 else None
+        if int(ids[-1]) > 1:
+            return ids
     return None
 
 
@@ -276,12 +311,17 @@ def _masked(watcher: Watcher, captured: CapturedCall, mask: Any) -> None:
     if mask is None:
         captured.mask_at = anything
     elif isinstance(mask, Tensor):
-        dense = mask[..., :keys] if mask.shape[-1] > keys else mask
+        dense = mask
+        # A mask made for a static cache may be longer than the keys that this layer has.
+        if mask.shape[-1] > keys:
+            dense = mask[..., :keys]
         while dense.ndim < 4:
             dense = dense[None]
         captured.mask_at, bias = watcher.masks.read(dense, queries)
-        if bias is not None:
-            captured.bias = bias + captured.bias if isinstance(captured.bias, Tensor) else bias
+        if bias is not None and isinstance(captured.bias, Tensor):
+            captured.bias = bias + captured.bias
+        elif bias is not None:
+            captured.bias = bias
     else:
         captured.mask_at = mask_of(mask, captured.query.shape[0], captured.query.shape[1])
 
@@ -289,8 +329,11 @@ def _masked(watcher: Watcher, captured: CapturedCall, mask: Any) -> None:
 def _sinks(given: dict[str, Any], heads: int) -> Tensor | None:
     """One learned logit per head: an argument, or a parameter of the module that its own function uses."""
     sinks = given.get("s_aux")
-    sinks = getattr(given.get("module"), "sinks", None) if sinks is None else sinks
-    return sinks.reshape(heads) if isinstance(sinks, Tensor) and sinks.numel() == heads else None
+    if sinks is None:
+        sinks = getattr(given.get("module"), "sinks", None)
+    if not isinstance(sinks, Tensor) or sinks.numel() != heads:
+        return None
+    return sinks.reshape(heads)
 
 
 def _heads_first(result: Any, query: Tensor, value: Tensor) -> Tensor | None:
@@ -298,8 +341,11 @@ def _heads_first(result: Any, query: Tensor, value: Tensor) -> Tensor | None:
     (_, heads, queries, _), dim = query.shape, value.shape[3]
     if not isinstance(result, Tensor):
         return None
+    # Queries first, as the interface promises; wins where there are as many queries as heads.
     if result.shape[1:] == (queries, heads, dim):
         return result.transpose(1, 2)
     if result.shape[1:] == (queries, heads * dim):
         return result.unflatten(2, (heads, dim)).transpose(1, 2)
-    return result if result.shape[1:] == (heads, queries, dim) else None
+    if result.shape[1:] == (heads, queries, dim):
+        return result
+    return None

@@ -27,8 +27,11 @@ def read_forward(watcher: Watcher, site: CallSite, *args: Any, **kwargs: Any) ->
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
     given = bound.arguments
-    one = given["query"].ndim == 2  # a single sequence without a batch axis
-    x, y, z = (given[name].unsqueeze(1) if one else given[name] for name in ("query", "key", "value"))
+    # A single sequence comes without a batch axis.
+    one = given["query"].ndim == 2
+    x, y, z = (given[name] for name in ("query", "key", "value"))
+    if one:
+        x, y, z = (part.unsqueeze(1) for part in (x, y, z))
     heads = given["num_heads"]
     weights, biases = _projections(given)
     q, k, v = (_linear(t, w, b).transpose(0, 1) for t, w, b in zip((x, y, z), weights, biases, strict=True))
@@ -41,18 +44,31 @@ def read_forward(watcher: Watcher, site: CallSite, *args: Any, **kwargs: Any) ->
     keys = k.shape[2]
     k, v = _with_extra_keys(k, v, given)
     mask_at, bias = _masks(watcher, given, (batch, heads, q.shape[2], keys), k.shape[2] - keys)
-    own = x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape)
+    # Two views of one tensor, such as a transposed batch, are still self-attention.
+    is_self = x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape)
+    dropout, offset = 0.0, None
+    if given["training"]:
+        dropout = given["dropout_p"]
+    # Query 0 belongs to key 0, whatever keys torch has put behind them.
+    if is_self or _hinted(given):
+        offset = 0
+
+    def output(result: Any) -> Tensor:
+        joined = result[0]
+        if one:
+            joined = joined.unsqueeze(1)
+        return joined.transpose(0, 1).unsqueeze(1)
+
     return CapturedCall(
         query=q,
         key=k,
         value=v,
         mask_at=mask_at,
         bias=bias,
-        # Query 0 belongs to key 0, whatever keys torch has put behind them.
-        offset=0 if own or _hinted(given) else None,
-        crosses=not own,
-        dropout=given["dropout_p"] if given["training"] else 0.0,
-        output=lambda result: (result[0].unsqueeze(1) if one else result[0]).transpose(0, 1).unsqueeze(1),
+        offset=offset,
+        is_cross=not is_self,
+        dropout=dropout,
+        output=output,
         projected=lambda output: _projected(output, given["out_proj_weight"], given["out_proj_bias"]),
     )
 
@@ -69,14 +85,18 @@ def read_native(
 ) -> CapturedCall:
     """Read `_native_multi_head_attention`, the fused inference of `nn.MultiheadAttention`: batch first, one input."""
     heads, weight, bias, out_weight, out_bias, *masks = rest
-    mask = masks[0] if masks else kwargs.get("mask")
-    kind = masks[3] if len(masks) > 3 else kwargs.get("mask_type")
+    # After the mask come need_weights and average_attn_weights, then the mask's type.
+    mask, kind = kwargs.get("mask"), kwargs.get("mask_type")
+    if masks:
+        mask = masks[0]
+    if len(masks) > 3:
+        kind = masks[3]
     nested = query.is_nested
-    read = _read_packed(watcher, site, query, (weight, bias), heads, mask, kind)
+    captured = _read_packed(watcher, site, query, (weight, bias), heads, mask, kind)
     if not nested:
-        read.output = lambda result: result[0].unsqueeze(1)
-        read.projected = lambda output: _projected(output, out_weight, out_bias)
-    return read
+        captured.output = lambda result: result[0].unsqueeze(1)
+        captured.projected = lambda output: _projected(output, out_weight, out_bias)
+    return captured
 
 
 def read_encoder_layer(
@@ -103,26 +123,36 @@ def _read_packed(
     kind: int | None,
     lengths: Tensor | None = None,
 ) -> CapturedCall:
-    """Self-attention of `x` `(batch, tokens, width)` with one projection for query, key and value."""
+    """Self-attention of `x` `(batch, tokens, embed_dim)` with one projection for query, key and value."""
     if x.is_nested:
         x, lengths = unnested(x)
     q, k, v = _linear(x, *projection).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
-    mask_at: MaskAt = anything if lengths is None else lambda _offset, _keys: padding(lengths)
+    mask_at = _real_tokens(lengths)
     if mask is not None:
         if lengths is not None:
             raise unreadable(site, "nested tensors together with a mask")
-        blocked = mask.to(torch.bool)  # −inf and True alike
+        # −inf and True alike.
+        blocked = mask.to(torch.bool)
+        # Torch's numbers for masks of pairs, of keys, and of both.
         shaped = {0: lambda: blocked[None, None], 1: lambda: blocked[:, None, None], 2: lambda: blocked}
         if kind not in shaped:
             raise unreadable(site, f"a mask of type {kind}")
         mask_at, _ = watcher.masks.read(~shaped[kind](), x.shape[1])
-    return CapturedCall(query=q, key=k, value=v, mask_at=mask_at, offset=0, crosses=False)
+    return CapturedCall(query=q, key=k, value=v, mask_at=mask_at, offset=0, is_cross=False)
+
+
+def _real_tokens(lengths: Tensor | None) -> MaskAt:
+    """The mask of rows of these lengths; None where all are full."""
+    if lengths is None:
+        return anything
+    return lambda _offset, _keys: padding(lengths)
 
 
 def _projections(given: dict[str, Any]) -> tuple[list[Tensor], list[Tensor | None]]:
     """The weights and biases that make query, key and value."""
-    bias = given["in_proj_bias"]
-    biases = [None] * 3 if bias is None else list(bias.chunk(3))
+    biases: list[Tensor | None] = [None, None, None]
+    if given["in_proj_bias"] is not None:
+        biases = list(given["in_proj_bias"].chunk(3))
     if given["use_separate_proj_weight"]:
         return [given[f"{name}_proj_weight"] for name in "qkv"], biases
     return list(given["in_proj_weight"].chunk(3)), biases
@@ -130,11 +160,13 @@ def _projections(given: dict[str, Any]) -> tuple[list[Tensor], list[Tensor | Non
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     # Lowered here: autocast would remember what it casts without gradients, and the model would lose its own.
-    return F.linear(lowered(x), lowered(weight), None if bias is None else lowered(bias))
+    if bias is not None:
+        bias = lowered(bias)
+    return F.linear(lowered(x), lowered(weight), bias)
 
 
 def _projected(output: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Heads joined and projected: `(batch, 1, queries, width)`."""
+    """Heads joined and projected: `(batch, 1, queries, embed_dim)`."""
     joined = output.transpose(1, 2).flatten(2).to(weight.dtype)
     return F.linear(joined, weight, bias).unsqueeze(1)
 
@@ -165,16 +197,26 @@ def _masks(
     batch, heads, queries, keys = shape
     if _hinted(given):
         return lambda _offset, _keys: causal(), None
-    found = []
-    if (mask := given["attn_mask"]) is not None:
-        found.append(mask[None, None] if mask.ndim == 2 else mask.reshape(-1, heads, queries, keys))
+    masks = []
+    if (mask := given["attn_mask"]) is not None and mask.ndim == 2:
+        masks.append(mask[None, None])
+    elif mask is not None:
+        masks.append(mask.reshape(-1, heads, queries, keys))
     if (mask := given["key_padding_mask"]) is not None:
-        found.append(mask.reshape(batch, 1, 1, keys))
+        masks.append(mask.reshape(batch, 1, 1, keys))
     mask_at: MaskAt = anything
     bias: Tensor | None = None
-    for tensor in found:
-        tensor = F.pad(tensor, (0, extra)) if extra else tensor
-        one_at, one = watcher.masks.read(~tensor if tensor.dtype == torch.bool else tensor, queries)
+    for tensor in masks:
+        # False and 0 block nothing: everyone may attend the keys that torch puts behind the others.
+        if extra:
+            tensor = F.pad(tensor, (0, extra))
+        # True means blocked in torch's module, and may attend everywhere else.
+        if tensor.dtype == torch.bool:
+            tensor = ~tensor
+        one_at, one = watcher.masks.read(tensor, queries)
         mask_at = every(mask_at, one_at)
-        bias = one if bias is None else bias if one is None else bias + one
+        if bias is None:
+            bias = one
+        elif one is not None:
+            bias = bias + one
     return mask_at, bias

@@ -49,26 +49,33 @@ def exact_scores(entry: Followed, operand: Tensor) -> Tensor | None:
     origin = entry.origin
     if origin is None or entry.axis is None:
         return None
+    # Scores that were written into after the softmax are no longer those of the weights.
     known = origin.version is not None and entry.version is not None
     if known and not origin.unchanged():
         return None
     scores = _moved(origin.scores.detach(), entry.moves)
     if scores is None:
         return None
+    # Nothing ran that changes numbers: no need to compare them.
     if known and not entry.touched and entry.version == version_of(operand):
         return scores
+    # At least float32, as models compute their softmax; the result is compared in the operand's own type.
     wide = torch.promote_types(origin.scores.dtype, torch.float32)
     again = _moved(origin.scores.detach().softmax(origin.dim, dtype=wide), entry.moves)
-    again = again[..., :-1] if again is not None and entry.sink else again
+    if again is not None and entry.sink:
+        again = again[..., :-1]
     if again is None or again.shape != operand.shape:
         return None
     again = again.to(operand.dtype)
     some = (operand != 0).any(entry.axis, keepdim=True)
     info = torch.finfo(operand.dtype)
+    # Not bit for bit: the model's softmax may be another kernel than this one.
     near = torch.isclose(operand, again, rtol=4 * info.eps, atol=info.tiny, equal_nan=True)
     if not bool((near | ~some).all()):
         return None
-    return scores if bool(some.all()) else scores.masked_fill(~some, -torch.inf)
+    if bool(some.all()):
+        return scores
+    return scores.masked_fill(~some, -torch.inf)
 
 
 def _unflattened(weights: Tensor, lead: tuple[int, ...]) -> Tensor:
@@ -92,10 +99,11 @@ def _is_dropped(operand: Tensor, before: Tensor) -> bool:
     """Whether a tensor is another one after dropout: some entries 0, the others larger by one factor."""
     if operand.shape != before.shape:
         return False
-    kept = (operand != 0) & (before != 0)
-    if not bool(kept.any()):
+    survived = (operand != 0) & (before != 0)
+    if not bool(survived.any()):
         return True
-    ratio = (operand[kept].double() / before[kept].double()).nan_to_num(nan=1.0)
+    ratio = (operand[survived].double() / before[survived].double()).nan_to_num(nan=1.0)
+    # One factor for all, up to the rounding of small weights in low precision.
     return bool((ratio.amax() - ratio.amin()) <= 0.05 * ratio.amax().abs())
 
 
@@ -110,6 +118,7 @@ def captured_of(
     scores = exact_scores(entry, operand)
     if scores is not None:
         return lambda: read_scores(site, _unflattened(layout.apply(scores), entry.lead), entry.sink)
+    # A clone: the model may write into its weights before they are read.
     weights = _unflattened(layout.apply(operand), entry.lead).clone()
     return lambda: read_weights(site, weights)
 
@@ -140,11 +149,12 @@ def laid_out(
         operand = product.factors[which].detach().movedim(letters.index(summed[0]), -1)
         if not _same_rows(operand, weights.detach().movedim(entry.axis, -1)):
             return None
-        own, rows = letters.replace(summed[0], ""), product.rows(which)
-        if site.heads is not None and len(own) == 3 and not weights.shape[0] % site.heads:
-            rows = own[1:]  # blocks of the queries of each head
+        others, rows = letters.replace(summed[0], ""), product.rows(which)
+        if site.heads is not None and len(others) == 3 and not weights.shape[0] % site.heads:
+            # Blocks of the queries of each head.
+            rows = others[1:]
         where = weights.ndim + entry.axis
-        layout = Layout(own[:where] + summed[0] + own[where:], summed[0], rows)
+        layout = Layout(others[:where] + summed[0] + others[where:], summed[0], rows)
         read = captured_of(site, weights.detach(), entry, layout)
     return lambda: out_of_order(read())
 
@@ -159,6 +169,7 @@ def _same_rows(operand: Tensor, weights: Tensor) -> bool:
     """Whether each row of an operand has the numbers of the weights' row, wherever they stand, and zeros."""
     if operand.shape[:-1] != weights.shape[:-1]:
         return False
+    # Sorted, as a band's columns are shifted from row to row.
     wide = max(operand.shape[-1], weights.shape[-1])
     sides = [torch.nn.functional.pad(t, (0, wide - t.shape[-1])).sort(-1).values for t in (operand, weights)]
     return torch.equal(*sides)

@@ -33,7 +33,7 @@ class Handed:
         query: `(batch, heads, queries, dim)`; key and value likewise, with `kv_heads` that divide `heads`.
         output: `(batch, heads, queries, value_dim)`, the weights times the values, which is compared with the spec.
         spec: mask, bias, scale, softcap, sink_logit, align, as for `attend`.
-        crosses: whether queries and keys are of two sequences.
+        is_cross: whether queries and keys are of two sequences.
         dropout: probability with which weights were dropped; the output is then compared with nothing.
     """
 
@@ -42,7 +42,7 @@ class Handed:
     value: Tensor
     output: Tensor
     spec: SpecArguments = field(default_factory=lambda: SpecArguments())
-    crosses: bool | None = None
+    is_cross: bool | None = None
     dropout: float = 0.0
 
 
@@ -69,6 +69,7 @@ def caught(watcher: Watcher, tell: Callable[[R], Handed], run: Callable[[], R]) 
     results: list[R] = []
 
     def remembered() -> R:
+        # `through` hands the result to its caller alone, and what is told of it needs it before.
         results.append(run())
         return results[0]
 
@@ -81,8 +82,8 @@ def _told(site: CallSite, tell: Callable[[R], Handed], result: R) -> CapturedCal
         did = tell(result)
     except RegardError as error:
         raise unreadable(site, str(error)) from error
-    captured = _reading(did.query, did.key, did.value, **did.spec)
-    captured.crosses, captured.dropout = did.crosses, did.dropout
+    captured = _as_given(did.query, did.key, did.value, **did.spec)
+    captured.is_cross, captured.dropout = did.is_cross, did.dropout
     captured.output, captured.result = lambda _result: did.output, None
     return captured
 
@@ -98,17 +99,22 @@ def read(
     **spec: Unpack[SpecArguments],
 ) -> CapturedCall:
     """Read a call of `attend`, whichever path or engine computes it."""
-    captured = _reading(query, key, value, **spec)
+    captured = _as_given(query, key, value, **spec)
     captured.dropout = dropout
-    if torch.is_autocast_enabled(query.device.type):  # the type of its output depends on the path
+    # The type of its output depends on the fast path that it takes.
+    if torch.is_autocast_enabled(query.device.type):
         captured.result = None
     return captured
 
 
-def _reading(query: Tensor, key: Tensor, value: Tensor, **arguments: Unpack[SpecArguments]) -> CapturedCall:
+def _as_given(query: Tensor, key: Tensor, value: Tensor, **arguments: Unpack[SpecArguments]) -> CapturedCall:
     """Query, key, value and keywords as they stand: what `attend` checks is checked here as well."""
     spec = Spec.of(sizes_of(query, key, value), **arguments)
+    # "end" is the default: where nothing depends on positions, the cache and earlier calls may know better.
+    offset = None
     placed = arguments.get("align", "end") != "end" or _moves(spec)
+    if placed:
+        offset = spec.offset
     return CapturedCall(
         query=query,
         key=key,
@@ -118,7 +124,7 @@ def _reading(query: Tensor, key: Tensor, value: Tensor, **arguments: Unpack[Spec
         scale=spec.scale,
         softcap=spec.softcap,
         sink_logit=spec.sink_logit,
-        offset=spec.offset if placed else None,
+        offset=offset,
         output=same,
         result=same,
     )

@@ -35,19 +35,22 @@ class Taken:
         """From where to where the pieces go; None where columns between them multiplied nothing."""
         starts = sorted(self.pieces)
         stops = [start + self.pieces[start].shape[self.axis] for start in starts]
-        return (starts[0], stops[-1]) if starts[1:] == stops[:-1] else None
+        if starts[1:] != stops[:-1]:
+            return None
+        return starts[0], stops[-1]
 
     def captured(self, start: int, stop: int) -> Read:
         """How to read them: as one operand beside the whole weights."""
         operand = torch.cat([self.pieces[first] for first in sorted(self.pieces)], self.axis)
-        whole, axis = replace(self.cut.whole, touched=True), self.axis
-        if (start, stop) != (0, self.cut.width):
-            moves = (*whole.moves, lambda tensor: tensor.narrow(axis, start, stop - start))
-            whole = replace(whole, origin=None, moves=moves)
-        read = captured_of(self.site, operand, whole, self.layout)
+        uncut, axis = replace(self.cut.uncut, touched=True), self.axis
+        if (start, stop) != (0, self.cut.keys):
+            moves = (*uncut.moves, lambda tensor: tensor.narrow(axis, start, stop - start))
+            # A part of the columns does not add up to 1: it is the softmax of no scores.
+            uncut = replace(uncut, origin=None, moves=moves)
+        read = captured_of(self.site, operand, uncut, self.layout)
         # What was cut off is no key where the scores had as many columns as are left: a sink's.
-        sides = {side for source in whole.sources for side in source.sides}
-        if (start, stop) == (0, self.cut.width) or (stop - start in sides and self.cut.width not in sides):
+        sides = {side for source in uncut.sources for side in source.sides}
+        if (start, stop) == (0, self.cut.keys) or (stop - start in sides and self.cut.keys not in sides):
             return read
         return lambda: out_of_order(read())
 
@@ -77,18 +80,20 @@ class Pieces:
             piece = operand.detach()
             if _dropped_after(entry):
                 piece = before_dropout(site, piece, entry)
-            taken = self._taken.setdefault(id(cut.whole), Taken(site, self.watcher.depth, axis, cut, layout))
+            taken = self._taken.setdefault(id(cut.uncut), Taken(site, self.watcher.depth, axis, cut, layout))
             others = next(iter(taken.pieces.values()), piece)
             same = others.movedim(axis, -1).shape[:-1] == piece.movedim(axis, -1).shape[:-1]
             if not same or taken.axis != axis:
                 raise unreadable(site, "its weights multiply values in pieces of several shapes")
+            # The piece that tells the axis of heads from that of queries has fewer rows, and tells it for all.
             if len(layout.rows) < len(taken.layout.rows):
                 taken.layout = layout
+            # The first product of a piece counts: others of it are the same attention.
             taken.pieces.setdefault(cut.start, piece.clone())
-            if taken.columns() != (0, cut.width):
+            if taken.columns() != (0, cut.keys):
                 return None
-            del self._taken[id(cut.whole)]
-            return taken.captured(0, cut.width)
+            del self._taken[id(cut.uncut)]
+            return taken.captured(0, cut.keys)
 
     def ending(self, depth: int) -> Iterator[tuple[CallSite, Followed, Read]]:
         """Weights, in a module that ends, of which some columns multiplied nothing: where, what, how to read them."""
@@ -101,10 +106,10 @@ class Pieces:
                 raise unreadable(taken.site, "columns in the middle of its weights multiply no values")
             with torch._C.DisableTorchFunction(), torch.no_grad():
                 read = taken.captured(*columns)
-            yield taken.site, taken.cut.whole, read
+            yield taken.site, taken.cut.uncut, read
 
 
 def _dropped_after(entry: Followed) -> bool:
     """Whether there was dropout after the cut; before it the whole went through it."""
     assert entry.cut is not None
-    return entry.dropped is not None and entry.dropped is not entry.cut.whole.dropped
+    return entry.dropped is not None and entry.dropped is not entry.cut.uncut.dropped

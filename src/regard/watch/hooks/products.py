@@ -67,16 +67,23 @@ def product_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prod
     most = max(left.ndim, right.ndim, 2) - 2
     if most > len(BATCH):
         return None
+    # Batch axes are aligned to the right, as broadcasting does; a vector has neither rows nor columns.
     lead = BATCH[:most]
-    first = lead[most - max(left.ndim - 2, 0) :] + ("nk" if left.ndim > 1 else "k")
-    second = lead[most - max(right.ndim - 2, 0) :] + ("km" if right.ndim > 1 else "k")
-    result = lead + ("n" if left.ndim > 1 else "") + ("m" if right.ndim > 1 else "")
+    first, second, result = "k", "k", lead
+    if left.ndim > 1:
+        first, result = "nk", f"{result}n"
+    if right.ndim > 1:
+        second, result = "km", f"{result}m"
+    first = lead[most - max(left.ndim - 2, 0) :] + first
+    second = lead[most - max(right.ndim - 2, 0) :] + second
     return Product((left, right), (first, second), result)
 
 
 def _einsum(args: tuple[Any, ...]) -> Product | None:
-    equation, *given = args
-    operands = list(given[0]) if given and isinstance(given[0], list | tuple) else given
+    equation, *operands = args
+    # torch.einsum takes operands one by one or as a list.
+    if operands and isinstance(operands[0], list | tuple):
+        operands = list(operands[0])
     if not isinstance(equation, str) or len(operands) != 2:
         return None
     if not all(isinstance(factor, Tensor) for factor in operands):
@@ -85,20 +92,27 @@ def _einsum(args: tuple[Any, ...]) -> Product | None:
     letters = inputs.split(",")
     if len(letters) != 2:
         return None
+    # The implicit output: letters that occur once, in the order of the alphabet.
     if "->" not in equation:
         joined = inputs.replace(",", "").replace(".", "")
         output = "".join(sorted(a for a in set(joined) if joined.count(a) == 1))
-        output = ("..." if "..." in inputs else "") + output
+        if "..." in inputs:
+            output = f"...{output}"
     if "..." in equation:
         free = [a for a in "ABCDEFGHIJKLMNOPQRSTUVWXYZ" if a not in equation]
-        letters = [_spelled(own, factor.ndim, free) for own, factor in zip(letters, operands, strict=True)]
+        letters = [_spelled(part, factor.ndim, free) for part, factor in zip(letters, operands, strict=True)]
         most = max(
-            factor.ndim - len(own.replace("...", ""))
-            for own, factor in zip(inputs.split(","), operands, strict=True)
+            factor.ndim - len(part.replace("...", ""))
+            for part, factor in zip(inputs.split(","), operands, strict=True)
         )
-        output = output.replace("...", "".join(free[-most:]) if most else "")
-    fits = all(len(own) == factor.ndim for own, factor in zip(letters, operands, strict=True))
-    twice = any(len(set(own)) < len(own) for own in letters)
+        # Of none, as free[-0:] would be all.
+        spelled = ""
+        if most:
+            spelled = "".join(free[-most:])
+        output = output.replace("...", spelled)
+    # A letter twice in one operand is a diagonal.
+    fits = all(len(part) == factor.ndim for part, factor in zip(letters, operands, strict=True))
+    twice = any(len(set(part)) < len(part) for part in letters)
     if not fits or twice:
         return None
     return Product((operands[0], operands[1]), (letters[0], letters[1]), output)
@@ -106,5 +120,5 @@ def _einsum(args: tuple[Any, ...]) -> Product | None:
 
 def _spelled(letters: str, ndim: int, free: list[str]) -> str:
     """Letters with the ellipsis spelled out: the last of the free ones, aligned to the right."""
-    missing = ndim - len(letters.replace("...", ""))
-    return letters.replace("...", "".join(free[len(free) - missing :]) if missing > 0 else "")
+    missing = max(ndim - len(letters.replace("...", "")), 0)
+    return letters.replace("...", "".join(free[len(free) - missing :]))

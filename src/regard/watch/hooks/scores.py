@@ -13,7 +13,8 @@ from regard.spec.bias import Dense
 from regard.watch.captured import CapturedCall, four_axes
 from regard.watch.modules import CallSite
 
-FAR = 5e3  # below the largest score of a row: half of the smallest value that models add to block, −1e4
+# Below the largest score of a row: half of the smallest value that models add to block, −1e4.
+FAR = 5e3
 
 
 def read_scores(site: CallSite, scores: Tensor, sink: bool = False) -> CapturedCall:
@@ -32,12 +33,15 @@ def read_scores(site: CallSite, scores: Tensor, sink: bool = False) -> CapturedC
         if not bool((column == sink_logit[:, None, None]).all()):
             scores, sink_logit = scores - column, torch.zeros_like(sink_logit)
             largest = largest - column
+    # A row that is blocked throughout has a lowest score as its largest: no difference shows that.
     lowest = torch.finfo(scores.dtype).min / 2
     blocked = (scores - largest <= -FAR) | (scores <= lowest)
     some = bool(blocked.any())
 
     def mask_at(offset: int, keys: int) -> Mask | None:
-        return recognize(~blocked[..., :keys], offset=offset) if some else None
+        if not some:
+            return None
+        return recognize(~blocked[..., :keys], offset=offset)
 
     captured = _without_vectors(scores)
     captured.mask_at, captured.bias, captured.sink_logit = mask_at, Dense(scores), sink_logit
@@ -61,12 +65,16 @@ def _heads_last(site: CallSite, tensor: Tensor) -> Tensor:
     """Of more axes than one before the heads', as of blocks, that of the heads stands before the queries'."""
     if tensor.ndim < 5 or site.heads is None:
         return tensor
-    found = [axis for axis in range(tensor.ndim - 2) if tensor.shape[axis] == site.heads]
-    return tensor.movedim(found[0], -3) if len(found) == 1 else tensor
+    candidates = [axis for axis in range(tensor.ndim - 2) if tensor.shape[axis] == site.heads]
+    # Of several axes as long as the heads none can be told to be theirs.
+    if len(candidates) != 1:
+        return tensor
+    return tensor.movedim(candidates[0], -3)
 
 
 def _without_vectors(scores: Tensor) -> CapturedCall:
     """A call `(batch, heads, queries, keys)` whose query and key say nothing: they are one 0 each."""
+    # 0 · 0 adds nothing to the scores, which are all bias; expanded, the vectors take no memory.
     batch, heads, queries, keys = scores.shape
     zero = scores.new_zeros((), dtype=torch.promote_types(scores.dtype, torch.float32))
     return CapturedCall(

@@ -36,29 +36,28 @@ def read(
         (query, queries), (key, keys), (value, _) = (unnested(part) for part in (query, key, value))
         mask_at = _lengths(queries, keys, query.shape[-2], key.shape[-2])
     q, k, v = (lowered(part) for part in _batched(site, query, key, value))
-    read = CapturedCall(
-        query=q,
-        key=k,
-        value=v,
-        scale=scale,
-        dropout=dropout_p,
-        output=None if nested else lambda result: result.reshape(q.shape[:3] + result.shape[-1:]),
-        result=None if nested else lambda output: output.reshape(given.shape[:-1] + output.shape[-1:]),
-    )
-    variant = getattr(
-        attn_mask, "variant", None
-    )  # torch.nn.attention.bias.CausalBias: a mask that holds no numbers
+    captured = CapturedCall(query=q, key=k, value=v, scale=scale, dropout=dropout_p)
+    # A nested result has no axis of queries that it could be compared along.
+    if not nested:
+        captured.output = lambda result: result.reshape(q.shape[:3] + result.shape[-1:])
+        captured.result = lambda output: output.reshape(given.shape[:-1] + output.shape[-1:])
+    # torch.nn.attention.bias.CausalBias is a mask that holds no numbers.
+    variant = getattr(attn_mask, "variant", None)
     if is_causal or variant is not None:
-        upper_left = is_causal or getattr(variant, "name", None) == "UPPER_LEFT"
-        read.offset = 0 if upper_left else key.shape[-2] - query.shape[-2]
-        used = read.offset + query.shape[-2]  # nobody may attend the keys after the last query
-        read.key, read.value = k[:, :, :used], v[:, :, :used]
+        # `is_causal` aligns the first query with the first key, whatever the lengths: no cache is meant by it.
+        offset = 0
+        if not is_causal and getattr(variant, "name", None) != "UPPER_LEFT":
+            offset = key.shape[-2] - query.shape[-2]
+        # Nobody may attend the keys after the last query.
+        used = offset + query.shape[-2]
+        captured.offset = offset
+        captured.key, captured.value = k[:, :, :used], v[:, :, :used]
         mask_at = every(mask_at, lambda _offset, _keys: causal())
     elif attn_mask is not None:
         shaped = _mask_axes(attn_mask, query, q)
-        mask_at, read.bias = watcher.masks.read(shaped, query.shape[-2])
-    read.mask_at = mask_at
-    return read
+        mask_at, captured.bias = watcher.masks.read(shaped, query.shape[-2])
+    captured.mask_at = mask_at
+    return captured
 
 
 def read_flash_for_cpu(
@@ -131,13 +130,16 @@ def read_math(
 def _first(captured: CapturedCall) -> CapturedCall:
     """The captured call of a kernel whose result is a tuple that begins with the output."""
     output = captured.output
+    # What stands in its place would have to have the lse and the random state of the kernel as well.
     captured.result = None
-    captured.output = None if output is None else lambda result: output(result[0])
+    if output is not None:
+        captured.output = lambda result: output(result[0])
     return captured
 
 
 def lowered(tensor: Tensor) -> Tensor:
     """The tensor in the type that autocast gives it, as torch does for attention and linear layers."""
+    # float64 is left alone by autocast.
     kind = tensor.device.type
     if tensor.dtype != torch.float64 and torch.is_autocast_enabled(kind):
         return tensor.to(torch.get_autocast_dtype(kind))
@@ -163,20 +165,21 @@ def _batched(site: CallSite, query: Tensor, key: Tensor, value: Tensor) -> list[
     """Query, key and value with four axes and one batch size, as broadcasting makes them."""
     parts = (("query", query), ("key", key), ("value", value))
     lead = torch.broadcast_shapes(*(part.shape[:-3] for _, part in parts))
-    heads = max(query.shape[-3], key.shape[-3]) if query.ndim > 3 else 0
     four = []
     for name, part in parts:
-        own = heads if heads and name == "query" else part.shape[-3] if part.ndim > 2 else 0
-        part = part.expand(*lead, *((own, -1, -1) if part.ndim > 2 else (-1, -1)))
-        four.append(four_axes(site, name, part))
+        shape: tuple[int, ...] = part.shape[-3:]
+        # A single query head is broadcast to many key heads; the other way round it is grouped attention.
+        if name == "query" and query.ndim > 3:
+            shape = (max(query.shape[-3], key.shape[-3]), *shape[1:])
+        four.append(four_axes(site, name, part.expand(*lead, *shape)))
     return four
 
 
 def _mask_axes(mask: Tensor, query: Tensor, four: Tensor) -> Tensor:
     """A mask that broadcasts to the scores of `query`, with the axes of `four`."""
-    if query.ndim == 3 and mask.ndim == 3:
-        batch, heads = four.shape[:2]
-        return mask.unflatten(0, (batch, heads)) if mask.shape[0] > 1 else mask[None]
+    # Batch and heads are in one axis, of the mask as of the query.
+    if query.ndim == 3 and mask.ndim == 3 and mask.shape[0] > 1:
+        return mask.unflatten(0, four.shape[:2])
     while mask.ndim < 4:
         mask = mask[None]
     if mask.ndim > 4:

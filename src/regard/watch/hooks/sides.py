@@ -14,11 +14,12 @@ def sides_of(product: Product, site: CallSite) -> tuple[int, ...]:
     sides = []
     for which in (0, 1):
         factor, letters = product.factors[which], product.letters[which]
-        own = [factor.shape[letters.index(a)] for a in product.rows(which)]
-        own = [size for size in own if size != site.heads] if len(own) > 1 else own
-        if len(own) != 1:
+        rows = [factor.shape[letters.index(a)] for a in product.rows(which)]
+        if len(rows) > 1:
+            rows = [size for size in rows if size != site.heads]
+        if len(rows) != 1:
             return ()
-        sides += own
+        sides += rows
     # Heads that no shared axis can hold stand in the rows, as where an indexer scores every head's query with one key.
     heads, both = site.heads, set(product.letters[0]) & set(product.letters[1]) & set(product.result)
     shared = [product.factors[0].shape[product.letters[0].index(a)] for a in both]
@@ -32,7 +33,9 @@ def multiplies(product: Product, site: CallSite, factor: Tensor, entry: Followed
     near = {source for source in entry.sources if _beside(source, site)}
     if not entry.touched or not near:
         return False
-    which = 0 if product.factors[0] is factor else 1
+    which = 1
+    if product.factors[0] is factor:
+        which = 0
     summed = [a for a in product.letters[which] if product.summed(which, a)]
     sizes = {factor.shape[product.letters[which].index(a)] for a in summed}
     return bool(sizes & {size for source in near for size in source.sides})

@@ -21,17 +21,18 @@ from regard.watch.hooks.followed import (
     DROPOUT,
     LOG,
     LOGSUM,
-    MADE,
     POWERS,
     SCORES,
     SUMS,
+    WEIGHTS,
     Followed,
     Origin,
     Source,
     after,
-    changed,
+    through_dropout,
     version_of,
 )
+from regard.watch.hooks.following import argument, first_output
 from regard.watch.hooks.operands import Layout, captured_of, is_softmax, laid_out
 from regard.watch.hooks.pieces import Pieces
 from regard.watch.hooks.products import PRODUCTS, Product, product_of
@@ -46,6 +47,7 @@ class Softmax:
 
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher
+        # What is followed now; it holds weak references alone, so following costs a model no memory.
         self._trail = Trail()
         # Products with a factor that is shaped like scores of which no softmax was seen yet.
         self._opaque: list[tuple[Source, CallSite]] = []
@@ -70,8 +72,8 @@ class Softmax:
 
     def closing(self, depth: int) -> None:
         """A module is about to end: weights of which only some columns multiplied values are read as those columns."""
-        for site, whole, captured in self._pieces.ending(depth):
-            self._observe(site, whole, captured)
+        for site, uncut, captured in self._pieces.ending(depth):
+            self._observe(site, uncut, captured)
 
     def leave(self, depth: int, result: Any) -> None:
         """Let go of what a module made that is over, but for what it returns."""
@@ -87,6 +89,7 @@ class Softmax:
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:
         """The result of `run`, a call of a function of torch, and weights followed through it."""
         name = following.name_of(func)
+        # This runs at each call of torch: the cheapest questions come first, and most calls end at the second.
         handler = self._handlers.get(name)
         if handler is not None:
             return handler(name, args, kwargs, run)
@@ -96,9 +99,10 @@ class Softmax:
         known = [(tensor, entry) for tensor in inputs if (entry := self._trail.of(tensor)) is not None]
         if not known:
             return run()
-        if name in DROPOUT and (dropped := self._dropped(name, args, kwargs, known)) is not None:
+        # Before it runs: dropout in place would write over what the weights were.
+        if name in DROPOUT and (dropped := through_dropout(name, args, kwargs, *known[0])) is not None:
             result = run()
-            self._follow(_first(result), dropped)
+            self._follow(first_output(result), dropped)
             return result
         result = run()
         if name == "__setitem__":
@@ -112,16 +116,20 @@ class Softmax:
             and (by := self._trail.of(args[1])) is not None
             and by.kind == LOGSUM
         ):
-            # x − ln Σ eˣ is the logarithm of weights.
+            # x − ln Σ eˣ is the logarithm of weights, as some models write their softmax by hand.
             sources = frozenset[Source]().union(*(entry.sources for _, entry in known))
             self._follow(result, replace(by, kind=LOG, touched=True, sources=sources))
             return result
         if name == "normalize" and (args[1] if len(args) > 1 else kwargs.get("p", 2)) == 1:
             self._normalized(args, kwargs, result, known[0][1])
             return result
-        if name in following.TIMES and known[0][1].kind == MADE and result.numel() > known[0][0].numel():
+        # Weights spread over a larger tensor multiply values one by one: a gate, or attention without a product.
+        if name in following.TIMES and known[0][1].kind == WEIGHTS and result.numel() > known[0][0].numel():
             self.watcher.gates.add(self.watcher.layer)
-        parts = result if isinstance(result, list | tuple) else (result,)
+        # Functions such as `split` and `topk` return several tensors.
+        parts = (result,)
+        if isinstance(result, list | tuple):
+            parts = tuple(result)
         for part in parts:
             if isinstance(part, Tensor) and part.is_floating_point():
                 self._follow(part, after(func, name, args, kwargs, known, inputs, part))
@@ -130,13 +138,17 @@ class Softmax:
     def _softmax(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
-        scores = args[0] if args else kwargs.get("input", kwargs.get("self", kwargs.get("logits")))
-        dim = args[1] if len(args) > 1 and isinstance(args[1], int) else kwargs.get("dim", -1)
+        # `gumbel_softmax` calls its input `logits`, and its second argument is the temperature.
+        scores = argument(args, 0, kwargs.get("input", kwargs.get("self", kwargs.get("logits"))))
+        dim = argument(args, 1, None)
+        if not isinstance(dim, int):
+            dim = kwargs.get("dim", -1)
         site = self.watcher.site()
         if site is None or not isinstance(scores, Tensor) or not isinstance(dim, int) or scores.is_nested:
             return run()
         if scores.ndim < 1 or not scores.is_floating_point():
             return run()
+        # Before it runs: a softmax in place writes over its scores.
         version = version_of(scores)
         explained = (
             self.watcher.witness.explains is not None
@@ -145,28 +157,31 @@ class Softmax:
         )
         result = run()
         sources = self._use(scores)
-        plain = name not in ("gumbel_softmax", "softmin", *following.LOG_SOFTMAX) and result is not scores
+        # From the end, as axes in front come and go when batch and heads are joined and split.
         axis = dim % scores.ndim - scores.ndim
-        entry = Followed(
-            LOG if name in following.LOG_SOFTMAX else MADE,
-            axis,
-            self.watcher.depth,
-            Origin(scores, version, axis, explained) if plain else None,
-            sources=sources,
-            lead=tuple(scores.shape[:-2]),
-        )
-        self._follow(result, entry)
+        kind, origin = WEIGHTS, None
+        if name in following.LOG_SOFTMAX:
+            kind = LOG
+        # Noise or a sign stands between these scores and the weights: the weights are taken as they are.
+        elif name not in ("gumbel_softmax", "softmin") and result is not scores:
+            origin = Origin(scores, version, axis, explained)
+        lead = tuple(scores.shape[:-2])
+        self._follow(result, Followed(kind, axis, self.watcher.depth, origin, sources=sources, lead=lead))
         return result
 
     def _powers(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
-        entry = self._trail.of(args[0]) if args else None
+        # Before it runs: `exp_` gives its result under the same identity.
+        entry = self._trail.of(argument(args, 0, None))
         result = run()
         if entry is not None and entry.kind == LOG:
-            self._follow(result, replace(entry, kind=MADE, origin=None, moves=(), touched=True))
+            self._follow(result, replace(entry, kind=WEIGHTS, origin=None, moves=(), touched=True))
         elif isinstance(result, Tensor) and result.ndim > 1 and self.watcher.site() is not None:
-            sources = frozenset() if entry is None else entry.sources
+            sources = frozenset[Source]()
+            if entry is not None:
+                sources = entry.sources
+            # They become weights only if they are divided by their sums, along an axis that is then known.
             self._follow(result, Followed(POWERS, None, self.watcher.depth, touched=True, sources=sources))
         return result
 
@@ -177,8 +192,9 @@ class Softmax:
         result = run()
         if not args or not isinstance(result, Tensor) or result.ndim != args[0].ndim:
             return result
-        dim = args[1] if len(args) > 1 else kwargs.get("dim")
-        dim = dim[0] if isinstance(dim, list | tuple) and len(dim) == 1 else dim
+        dim = argument(args, 1, kwargs.get("dim"))
+        if isinstance(dim, list | tuple) and len(dim) == 1:
+            dim = dim[0]
         if isinstance(dim, int) and self.watcher.site() is not None:
             axis = dim % result.ndim - result.ndim
             self._follow(
@@ -194,14 +210,18 @@ class Softmax:
         by, shape = args[1], result.shape
         axis, kind, along = entry.axis, entry.kind, None
         if isinstance(by, Tensor) and by.ndim == len(shape):
+            # A divisor that is broadcast along one axis is taken for sums along it, whatever made it.
             single = [-a for a in range(1, by.ndim + 1) if by.shape[-a] == 1 and shape[-a] > 1]
             sums = self._trail.of(by)
-            along = single[0] if len(single) == 1 else None
-            along = sums.axis if sums is not None and sums.kind == SUMS else along
+            if sums is not None and sums.kind == SUMS:
+                along = sums.axis
+            elif len(single) == 1:
+                along = single[0]
         if along is not None:
-            axis, kind = along, MADE
+            axis, kind = along, WEIGHTS
             for source in entry.sources:
                 source.used = True
+        # A larger result is something else that was divided by weights' numbers.
         if result.numel() == args[0].numel() or result is args[0]:
             self._follow(result, replace(entry, kind=kind, axis=axis, touched=True))
 
@@ -209,30 +229,10 @@ class Softmax:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], result: Tensor, entry: Followed
     ) -> None:
         """`F.normalize(p=1)`: a division by sums along one axis."""
-        dim = args[2] if len(args) > 2 else kwargs.get("dim", 1)
+        dim = argument(args, 2, kwargs.get("dim", 1))
         for source in entry.sources:
             source.used = True
-        self._follow(result, replace(entry, kind=MADE, axis=dim % result.ndim - result.ndim, touched=True))
-
-    def _dropped(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], known: list[tuple[Tensor, Followed]]
-    ) -> Followed | None:
-        """What weights are after dropout; None where nothing is dropped."""
-        tensor, entry = known[0]
-        chance = args[1] if len(args) > 1 else kwargs.get("p", 0.5)
-        training = args[2] if len(args) > 2 else kwargs.get("training", kwargs.get("train", True))
-        if not training or not chance or entry.kind != MADE:
-            return None
-        inplace = name.endswith("_") or bool(args[3] if len(args) > 3 else kwargs.get("inplace", False))
-        if inplace:
-            with torch._C.DisableTorchFunction(), torch.no_grad():
-                tensor = tensor.clone()
-            entry = replace(
-                entry, version=version_of(tensor), touched=entry.touched or changed(known[0][0], entry)
-            )
-        return replace(
-            entry, dropped=(tensor, version_of(tensor), entry), origin=None, moves=(), touched=False
-        )
+        self._follow(result, replace(entry, kind=WEIGHTS, axis=dim % result.ndim - result.ndim, touched=True))
 
     def _written(self, args: tuple[Any, ...], known: list[tuple[Tensor, Followed]]) -> None:
         """`target[index] = value`: a followed target is changed, one that is given followed numbers is followed."""
@@ -243,9 +243,11 @@ class Softmax:
             return
         entry = self._trail.of(value) if isinstance(value, Tensor) else None
         if entry is not None and entry.axis is not None and target.ndim >= -entry.axis:
-            same = target.shape[entry.axis] == value.shape[entry.axis]
-            lost = replace(entry, origin=None, touched=True)
-            self._follow(target, lost if same else replace(lost, part=entry.part or "__setitem__"))
+            written = replace(entry, origin=None, touched=True)
+            # Into more columns than the weights have: whose the others are is not known.
+            if target.shape[entry.axis] != value.shape[entry.axis]:
+                written = replace(written, part=entry.part or "__setitem__")
+            self._follow(target, written)
 
     # --- products -------------------------------------------------------------------------------------------
 
@@ -255,17 +257,18 @@ class Softmax:
         if self._is_layer(name, args):
             return run()
         site = self.watcher.site()
-        product = None if site is None else product_of(name, args, kwargs)
-        if site is None or product is None:
+        if site is None or (product := product_of(name, args, kwargs)) is None:
             return run()
         entries = [self._trail.of(factor) for factor in product.factors]
         captured_calls = []
         for which in (0, 1):
             entry = entries[which]
-            if entry is not None and entry.kind == MADE:
+            if entry is not None and entry.kind == WEIGHTS:
                 captured = self._attention(site, product, which, entry, entries[1 - which])
-                captured_calls += [] if captured is None else [(entry, captured)]
+                if captured is not None:
+                    captured_calls.append((entry, captured))
         result = run()
+        # Both factors may be weights of which one is the value, as in a mix of heads: one call was made.
         for entry, captured in captured_calls[:1]:
             self._observe(site, entry, captured)
         if not captured_calls:
@@ -284,10 +287,13 @@ class Softmax:
     ) -> Callable[[], CapturedCall] | None:
         """How to read a product, if it is one of weights with values; what it was is taken before it runs."""
         value = product.factors[1 - which]
-        if self.watcher.learned(value) or (other is not None and other.kind == MADE):
+        if self.watcher.learned(value) or (other is not None and other.kind == WEIGHTS):
             return None
         letters = product.letters[which]
-        letter = None if entry.axis is None else letters[entry.axis]
+        letter = None
+        if entry.axis is not None:
+            letter = letters[entry.axis]
+        # Weights that are not summed along their keys do not weigh values: their axis is among the result's.
         if letter is not None and not product.summed(which, letter):
             return None
         if letter is None and entry.laid is not None and (read := laid_out(site, product, which, entry.laid)):
@@ -301,14 +307,17 @@ class Softmax:
             )
             return None
         rows = product.rows(which)
-        if len(rows) > 1:  # one value for all heads: the axis of heads is in the weights alone
+        # One value for all heads: the axis of heads is in the weights alone.
+        if len(rows) > 1:
             heads = "".join(a for a in rows if product.factors[which].shape[letters.index(a)] == site.heads)
-            rows = "".join(a for a in rows if a not in heads) if len(heads) == 1 else rows
+            if len(heads) == 1:
+                rows = rows.replace(heads, "")
         layout = Layout(letters, letter, rows)
         if entry.cut is not None:
             return self._pieces.take(site, product.factors[which], entry, layout)
         with torch._C.DisableTorchFunction(), torch.no_grad():
             operand = product.factors[which].detach()
+            # A softmax may as well be a router's or a pooling's: a product before it, or a name, speaks for attention.
             likely = bool(entry.sources) or site.heads is not None or site.says_attention
             explained = entry.softmax is not None and entry.softmax.explained
             if not likely or explained:
@@ -326,21 +335,23 @@ class Softmax:
         """Observe the weights, once: other products of the same weights are the same attention."""
         origin = entry.softmax
         explained = origin is not None and origin.explained and self.watcher.witness.confirmed
+        # Before it is observed: what the observer itself computes must find nothing to follow.
         self._trail.keep(lambda other: other is not entry and (origin is None or other.softmax is not origin))
         if not explained:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 seen = captured()
-                if entry.sources and all(source.crosses for source in entry.sources):
-                    seen.crosses = True
+                if entry.sources and all(source.is_cross for source in entry.sources):
+                    seen.is_cross = True
                 self.watcher.observe(site, seen)
 
     def _mixed(self, site: CallSite, product: Product, entries: list[Followed | None], result: Any) -> None:
         """Follow the result of a product that is not attention: a mix of heads, a composition, or scores."""
         if not isinstance(result, Tensor):
             return
+        # Weights times a matrix of heads, as in talking heads, are weights still, along the same keys.
         for which in (1, 0):
             entry = entries[which]
-            if entry is None or entry.kind != MADE or entry.axis is None:
+            if entry is None or entry.kind != WEIGHTS or entry.axis is None:
                 continue
             letter = product.letters[which][entry.axis]
             if letter in product.result:
@@ -349,7 +360,7 @@ class Softmax:
                     result, replace(entry, axis=axis, touched=True, origin=None, moves=(), dropped=None)
                 )
                 return
-        if any(entry is not None and entry.kind == MADE for entry in entries):
+        if any(entry is not None and entry.kind == WEIGHTS for entry in entries):
             return
         if any(self.watcher.learned(factor) for factor in product.factors) or result.ndim < 2:
             return
@@ -360,11 +371,14 @@ class Softmax:
                     site, "products of scores that no softmax was made of with other tensors"
                 )
                 return
-            similar = self._sources.get((site.layer, factor.shape), []) if entry is None else []
+            # A factor of unknown making, shaped like scores of this layer: perhaps weights that torch did not show.
+            similar: list[Source] = []
+            if entry is None:
+                similar = self._sources.get((site.layer, factor.shape), [])
             self._opaque += [(source, site) for source in similar if source.sides and not source.used]
         sides = sides_of(product, site)
-        crosses = self.watcher.ancestry.crosses(*product.factors)
-        source = Source(site.layer, result.shape, sides, crosses, kind=type(site.module))
+        is_cross = self.watcher.ancestry.is_cross(*product.factors)
+        source = Source(site.layer, result.shape, sides, is_cross, kind=type(site.module))
         self._sources.setdefault((site.layer, result.shape), []).append(source)
         self._follow(result, Followed(SCORES, None, self.watcher.depth, sources=frozenset({source})))
 
@@ -376,12 +390,10 @@ class Softmax:
     def _use(self, scores: Tensor) -> frozenset[Source]:
         """The products that a softmax's input comes from: they are explained."""
         entry = self._trail.of(scores)
-        sources = frozenset[Source]() if entry is None else entry.sources
+        sources = frozenset[Source]()
+        if entry is not None:
+            sources = entry.sources
         # A function that torch does not show may stand between a product and the softmax.
         for source in (*sources, *self._sources.get((self.watcher.layer, scores.shape), [])):
             source.used = True
         return sources
-
-
-def _first(result: Any) -> Any:
-    return result[0] if isinstance(result, list | tuple) else result

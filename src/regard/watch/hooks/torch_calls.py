@@ -52,22 +52,24 @@ READERS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def _telling() -> frozenset[Any]:
-    """What tells of a tensor what is no tensor: nothing can be made of its result, so nothing of it need be known."""
-    properties = (
-        "shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda", "is_cpu", "is_meta", "is_nested",
-        "is_sparse", "is_quantized", "is_leaf", "itemsize", "nbytes", "_version",
-    )  # fmt: skip
-    methods = (
-        "size", "dim", "ndimension", "stride", "numel", "nelement", "element_size", "is_floating_point", "is_complex",
-        "is_contiguous", "is_inference", "get_device", "data_ptr", "storage_offset", "__len__", "item", "tolist",
-        "__bool__", "__int__", "__float__", "__index__",
-    )  # fmt: skip
-    getters = (getattr(Tensor, name).__get__ for name in properties)
-    return frozenset({*getters, *(getattr(Tensor, name) for name in methods)})
+PROPERTIES = (
+    "shape dtype device ndim layout requires_grad is_cuda is_cpu is_meta is_nested is_sparse is_quantized is_leaf "
+    "itemsize nbytes _version"
+)
+METHODS = (
+    "size dim ndimension stride numel nelement element_size is_floating_point is_complex is_contiguous is_inference "
+    "get_device data_ptr storage_offset __len__ item tolist __bool__ __int__ __float__ __index__"
+)
 
 
-TELLING = _telling()
+def _queries_of_tensors() -> frozenset[Any]:
+    """Functions whose result is no tensor: no weight can be made of it, so nothing of it need be known."""
+    getters = (getattr(Tensor, name).__get__ for name in PROPERTIES.split())
+    return frozenset({*getters, *(getattr(Tensor, name) for name in METHODS.split())})
+
+
+# These are frequent, and let through before anything else is asked.
+WITHOUT_TENSORS = _queries_of_tensors()
 
 
 class TorchCalls(TorchFunctionMode):
@@ -80,7 +82,7 @@ class TorchCalls(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in TELLING:
+        if func in WITHOUT_TENSORS:
             return func(*args, **kwargs)
         # What is traced is left alone: a compiled function inside the model stays what it is.
         if torch.compiler.is_compiling():
@@ -97,20 +99,20 @@ def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwarg
         return own.caught(recorder, args[2], lambda: _handed_to(others, func, args, kwargs))
     reader = READERS.get(func)
     if reader is not None:
-        crosses = (
-            recorder.ancestry.crosses(*_query_and_key(args, kwargs)) if recorder.ancestry.active else None
-        )
+        is_cross, child = None, None
+        if recorder.ancestry.active:
+            is_cross = recorder.ancestry.is_cross(*_query_and_key(args, kwargs))
+        # The fused layer does not call its attention module: the call is written down under that one's name.
+        if reader is multihead.read_encoder_layer:
+            child = "self_attn"
 
         def read(site: CallSite) -> CapturedCall:
             captured: CapturedCall = reader(recorder, site, *args, **kwargs)
-            captured.crosses = crosses if captured.crosses is None else captured.crosses
+            if captured.is_cross is None:
+                captured.is_cross = is_cross
             return captured
 
-        return recorder.through(
-            read,
-            lambda: _handed_to(others, func, args, kwargs),
-            "self_attn" if reader is multihead.read_encoder_layer else None,
-        )
+        return recorder.through(read, lambda: _handed_to(others, func, args, kwargs), child)
     if not recorder.heeds(func):
         return _handed_to(others, func, args, kwargs)
     return recorder.call(func, args, kwargs, lambda: _handed_to(others, func, args, kwargs))
@@ -119,7 +121,9 @@ def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwarg
 def _query_and_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The first two arguments of a function of attention."""
     given = [*args[:2], *(kwargs[name] for name in ("query", "key") if name in kwargs)]
-    return (given[0], given[1]) if len(given) > 1 else (None, None)
+    if len(given) < 2:
+        return None, None
+    return given[0], given[1]
 
 
 def _without_our_modes(original: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -127,6 +131,7 @@ def _without_our_modes(original: Callable[[Any], bool]) -> Callable[[Any], bool]
 
     def has_torch_function(relevant_args: Any) -> bool:
         modes = torch.overrides._get_current_function_mode_stack()
+        # A mode of somebody else: torch's own answer stands.
         if not modes or not all(isinstance(mode, TorchCalls) for mode in modes):
             return bool(original(relevant_args))
         return any(_overrides(argument) for argument in relevant_args)
@@ -147,6 +152,7 @@ def push_mode() -> None:
 def pop_mode() -> None:
     """Take our mode out of this thread's stack, from wherever in it it is."""
     modes = torch.overrides._get_current_function_mode_stack()
+    # Contexts need not end in the order in which they began: modes of others above ours go back as they were.
     above = []
     while any(isinstance(mode, TorchCalls) for mode in modes):
         mode = torch.overrides._pop_mode()

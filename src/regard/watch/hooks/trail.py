@@ -39,13 +39,17 @@ class Trail:
 
     def of(self, tensor: Any) -> Followed | None:
         """What a tensor is followed as."""
-        found = self._entries.get(id(tensor))
-        return found[1] if found is not None and found[0]() is tensor else None
+        pair = self._entries.get(id(tensor))
+        # An id is given again once its tensor is freed: only the reference says that it is this one.
+        if pair is None or pair[0]() is not tensor:
+            return None
+        return pair[1]
 
     def leave(self, depth: int, result: Any) -> None:
         """Let go of what a module made that is over, but for what it returns."""
         if not self._entries:
             return
+        # Outputs are nested: a dict or tuple, of lists of layers, of tuples.
         returned = {id(tensor) for tensor in tensors((result,), {}, 3)}
         for key, (reference, entry) in list(self._entries.items()):
             if entry.depth < depth:
