@@ -125,6 +125,7 @@ LAYER = HEADS | {
     "norm_first": True, "norm_type": "layer", "activation": "gelu", "dropout": 0.0, "inner_dropout": 0.0, "bias": True,
     "init": "xavier", "layer_norm_eps": 1e-5, "checkpoint": False, "dim_feedforward": 9,
 }  # fmt: skip
+CROSS = {"cross_attention": True, "memory_dim": 8, "attention": None}
 ATTENTION = HEADS | {
     "num_kv_heads": 1, "head_dim": 4, "value_dim": 3, "memory_dim": None, "bias": True, "dropout": 0.1,
     "output_dropout": 0.1, "init": "xavier", "mask": None, "positions": None, "qk_norm": "rms", "score": None,
@@ -182,8 +183,8 @@ TABLE: dict[str, dict[str, Valid]] = {
         }, tokens),
         "EncoderLayer": Valid(LAYER | {"attention": {"scale": 0.5}}, tokens),
         "Encoder": Valid(LAYER | {"num_layers": 1, "attention": {"scale": 0.5}}, tokens),
-        "DecoderLayer": Valid(LAYER | {"cross_attention": True, "memory_dim": 8, "attention": None}, cross),
-        "Decoder": Valid(LAYER | {"num_layers": 1, "cross_attention": True, "memory_dim": 8, "attention": None}, cross),
+        "DecoderLayer": Valid(LAYER | CROSS, cross),
+        "Decoder": Valid(LAYER | CROSS | {"num_layers": 1}, cross),
         "LinearAttention": Valid(HEADS | {
             "features": rg.nn.Elu(), "causal": True, "head_dim": 3, "memory_dim": 8, "bias": True}, tokens),
         "PositiveRandom": Valid(
@@ -215,8 +216,8 @@ TABLE: dict[str, dict[str, Valid]] = {
         "Config": Valid({
             "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
             "intermediate_size": 9, "num_key_value_heads": 1, "head_dim": 3, "value_dim": 3, "cross_attention": True,
-            "memory_dim": 4,
-            "max_position_embeddings": 5, "type_vocab_size": 2, "gated": True, "bias": True, "norm_type": "rms",
+            "memory_dim": 4, "max_position_embeddings": 5, "type_vocab_size": 2, "gated": True, "bias": True,
+            "norm_type": "rms",
             "qk_norm": "rms", "sink": True, "embedding_norm": True, "final_norm": True, "pooler": True,
             "tie_word_embeddings": True}, rg.nn.parameters_of),
         "parameters_of": Valid({"config": rg.nn.Config(11, 8, 1, 2)}),
