@@ -177,8 +177,8 @@ TABLE: dict[str, dict[str, Valid]] = {
         "Learned": Valid({"max_positions": 7, "embed_dim": 8}, tokens),
         "Sinusoidal": Valid({"embed_dim": 8, "base": 100.0}, tokens),
         "FeedForward": Valid({
-            "embed_dim": 8, "dim_feedforward": 9, "activation": "relu", "bias": True, "dropout": 0.1, "output_dropout": 0.1,
-            "init": "zero",
+            "embed_dim": 8, "dim_feedforward": 9, "activation": "relu", "bias": True, "dropout": 0.1,
+            "output_dropout": 0.1, "init": "zero",
         }, tokens),
         "EncoderLayer": Valid(LAYER | {"attention": {"scale": 0.5}}, tokens),
         "Encoder": Valid(LAYER | {"num_layers": 1, "attention": {"scale": 0.5}}, tokens),
@@ -193,10 +193,11 @@ TABLE: dict[str, dict[str, Valid]] = {
         "ProjectedAttention": Valid(HEADS | {
             "max_keys": 5, "rank": 2, "share_kv": True, "head_dim": 3, "memory_dim": 8, "bias": True}, tokens),
         "RecurrentEncoder": Valid({
-            "input_size": 8, "hidden_size": 3, "cell": "gru", "num_layers": 2, "bidirectional": True, "dropout": 0.1}, tokens),
+            "input_size": 8, "hidden_size": 3, "cell": "gru", "num_layers": 2, "bidirectional": True,
+            "dropout": 0.1}, tokens),
         "RecurrentDecoder": Valid({
-            "input_size": 8, "hidden_size": 4, "memory_dim": 8, "score": rg.nn.General(4, 8), "order": "luong", "cell": "gru"},
-            cross),
+            "input_size": 8, "hidden_size": 4, "memory_dim": 8, "score": rg.nn.General(4, 8), "order": "luong",
+            "cell": "gru"}, cross),
         "Cache": Valid({"model": rg.nn.MultiHeadAttention(8, 2)}),
         "linear_attention": Valid(QKV | {
             "query": QUERY[:, :, :3], "key": KEY[:, :, :3], "value": VALUE[:, :, :3], "features": rg.nn.Elu(),
@@ -212,8 +213,9 @@ TABLE: dict[str, dict[str, Valid]] = {
         "by_landmarks": Valid({"iterations": 2}, lambda made: made(2, QUERY, KEY, VALUE)),
         "by_slots": Valid({}, lambda made: made(2, QUERY, KEY, VALUE)),
         "Config": Valid({
-            "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 9,
-            "num_key_value_heads": 1, "head_dim": 3, "value_dim": 3, "cross_attention": True, "memory_dim": 4,
+            "vocab_size": 11, "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2,
+            "intermediate_size": 9, "num_key_value_heads": 1, "head_dim": 3, "value_dim": 3, "cross_attention": True,
+            "memory_dim": 4,
             "max_position_embeddings": 5, "type_vocab_size": 2, "gated": True, "bias": True, "norm_type": "rms",
             "qk_norm": "rms", "sink": True, "embedding_norm": True, "final_norm": True, "pooler": True,
             "tie_word_embeddings": True}, rg.nn.parameters_of),

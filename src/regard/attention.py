@@ -26,13 +26,17 @@ from regard.errors import ArgumentError, EngineError
 from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec, SpecArguments
+from regard.statistics.formulas import named, read
 from regard.statistics.observation import Observation, Top, cells
 from regard.statistics.state import State, merge, sink_state
-from regard.statistics.table import Choice, Wanted, named, read, wanted
+from regard.statistics.table import Choice, Wanted, wanted
 
-BLOCK = 256  # rows of a window computed at once
-MOST_TOP = 1024  # largest weights of each query that may be asked for, whatever the number of keys
-FAR = 16  # steps between rows from which each is computed alone
+# Rows of a window computed at once.
+BLOCK = 256
+# Largest weights of each query that may be asked for, whatever the number of keys.
+MOST_TOP = 1024
+# Steps between rows from which each is computed alone.
+FAR = 16
 
 
 def attend(
@@ -54,6 +58,12 @@ def attend(
 
     Raises:
         ShapeError, MaskError, ArgumentError: inputs that do not fit together.
+
+    Example:
+        >>> import regard as rg
+        >>> query, key, value = torch.randn(2, 8, 5, 64), torch.randn(2, 2, 9, 64), torch.randn(2, 2, 9, 32)
+        >>> rg.attend(query, key, value, mask=rg.causal()).shape
+        torch.Size([2, 8, 5, 32])
     """
     inputs = (query, key, value)
     # Overridable as torch's functions are, so that whoever watches sees the call, whatever computes it.
@@ -63,7 +73,10 @@ def attend(
     sizes = sizes_of(query, key, value)
     dropout = share("dropout", dropout)
     full = Spec.of(sizes, **spec).on(query.device)
-    want = Wanted(dropout=dropout, seed=_seed()) if dropout else Wanted()
+    want = Wanted()
+    # A seed is drawn only where it is used: torch's generator stays as the caller left it.
+    if dropout:
+        want = Wanted(dropout=dropout, seed=_seed())
     chosen = choose_for_output(query, key, value, full, sizes, want)
     if isinstance(chosen, FastPath):
         return chosen.output(query, key, value, full, sizes)
@@ -101,6 +114,13 @@ def observe(
     Raises:
         ShapeError, MaskError, ArgumentError: inputs that do not fit together.
         EngineError: the engine asked for is not there or refuses.
+
+    Example:
+        >>> import regard as rg
+        >>> query, key = torch.randn(2, 8, 5, 64), torch.randn(2, 2, 9, 64)
+        >>> seen = rg.observe(query, key, mask=rg.causal(), top=3, map=4)
+        >>> seen.entropy.shape, seen.received.shape, seen.top.keys.shape, seen.map.mean.shape
+        (torch.Size([2, 8, 5]), torch.Size([2, 8, 9]), torch.Size([2, 8, 5, 3]), torch.Size([2, 8, 2, 3]))
     """
     sizes = sizes_of(query, key, value)
     full = Spec.of(sizes, **spec).on(query.device)
@@ -124,7 +144,9 @@ def asked(
     """
     if whole("top", top, 0) > max(sizes.keys, MOST_TOP):
         raise ArgumentError(f"top must be at most the number of keys, {sizes.keys}, or {MOST_TOP}, got {top}")
-    cell = 0 if map is None else cell_of(map, sizes, offset)
+    cell = 0
+    if map is not None:
+        cell = cell_of(map, sizes, offset)
     want = wanted(statistics, top=top, cell=cell, output=output)
     for column in want.columns:
         column.check(sizes)
@@ -142,18 +164,25 @@ def observed(
 ) -> Observation:
     """`observe` for a spec, where the tensors are, and a wish that have been checked already."""
     runner = choose(engine, query, key, value, full, want)
-    both = _at_once(runner, query, key, full, want) if value is None and not top else None
-    rows, sums, more = _folded(runner, query, key, value, full, want, top) if both is None else (*both, {})
+    both = None
+    if value is None and not top:
+        both = _at_once(runner, query, key, full, want)
+    if both is None:
+        rows, sums, more = _folded(runner, query, key, value, full, want, top)
+    else:
+        rows, sums, more = *both, {}
+    if sums is not None:
+        more |= {"received": sums.received, "received_max": sums.received_max, "map": sums.map}
+    parameters = want.parameters
+    if full.sink_logit is not None:
+        parameters = parameters | {"sink_logit": True}
     more |= {name: tensor for name, tensor in rows.items() if not name.startswith("group:")}
     return Observation(
-        received=None if sums is None else sums.received,
-        received_max=None if sums is None else sums.received_max,
         groups={
             name.removeprefix("group:"): tensor for name, tensor in rows.items() if name.startswith("group:")
         },
-        map=None if sums is None else sums.map,
         engine=runner.name,
-        parameters=want.parameters | ({"sink_logit": True} if full.sink_logit is not None else {}),
+        parameters=parameters,
         **more,
     )
 
@@ -167,6 +196,7 @@ def _at_once(
     inputs = [query, key]
     if full.bias is not None and full.bias.parameter is not None:
         inputs.append(full.bias.parameter)
+    # What comes back at once has no graph behind it.
     if transforming(*inputs) or (torch.is_grad_enabled() and any(t.requires_grad for t in inputs)):
         return None
     return runner.look(query, key, full, want)
@@ -188,6 +218,7 @@ def _folded(
         more["top"] = Top(state.weight(state.top_scores).detach().to(exact), named(state.top_keys, state))
     if value is not None:
         more["output"] = _output(state, query, sizes_of(query, key, value))
+    # Which queries are valid is always known, be it by a boolean.
     if "lse" not in rows:
         more["attends"] = (state.l != 0).detach()
     return rows, sums, more
@@ -211,6 +242,13 @@ def weights(
 
     Returns:
         `(batch, heads, rows, columns)`; each row sums to 1 over *all* keys (less what a learned sink takes).
+
+    Example:
+        >>> import regard as rg
+        >>> query = key = torch.zeros(1, 1, 4, 8)
+        >>> rg.weights(query, key, mask=rg.causal(), rows=slice(1, 3))[0, 0]
+        tensor([[0.5000, 0.5000, 0.0000, 0.0000],
+                [0.3333, 0.3333, 0.3333, 0.0000]])
     """
     sizes = sizes_of(query, key)
     return window_of(query, key, Spec.of(sizes, **spec).on(query.device), rows, columns)
@@ -227,7 +265,9 @@ def window_of(query: Tensor, key: Tensor, spec: Spec, rows: slice, columns: slic
         shape = (sizes.batch, sizes.heads, len(wanted_rows), len(wanted_columns))
         return query.new_zeros(shape, dtype=exact)
     # rows far apart one by one, others by blocks: never more scores than the window and one block of rows
-    many = 1 if wanted_rows.step > FAR else max(1, BLOCK // wanted_rows.step)
+    many = max(1, BLOCK // wanted_rows.step)
+    if wanted_rows.step > FAR:
+        many = 1
     parts = [wanted_rows[start : start + many] for start in range(0, len(wanted_rows), many)]
     return torch.cat([_rows_of(query, key, spec, part, wanted_columns) for part in parts], 2)
 
@@ -273,7 +313,9 @@ def _seed() -> int:
 
 
 def _with_sink(state: State, spec: Spec) -> State:
-    return state if spec.sink_logit is None else merge(state, sink_state(state, spec.sink_logit))
+    if spec.sink_logit is None:
+        return state
+    return merge(state, sink_state(state, spec.sink_logit))
 
 
 def _output(state: State, query: Tensor, sizes: Sizes) -> Tensor:
@@ -282,7 +324,8 @@ def _output(state: State, query: Tensor, sizes: Sizes) -> Tensor:
     total, empty = state.filled[..., None].to(state.o.dtype), (state.l == 0)[..., None]
     if state.o.requires_grad or tracing(state.o) or transforming(state.o):
         return torch.where(empty, 0.0, state.o / total).to(query.dtype)
-    output = state.o.div_(total)  # in place: a second output of a long text would be felt
+    # In place: a second output of a long text would be felt.
+    output = state.o.div_(total)
     # A value that is NaN reaches an empty row where no mask hides it. A GPU would have to wait for the answer.
     if output.device.type != "cpu" or bool(empty.any()):
         output.masked_fill_(empty, 0.0)
@@ -294,7 +337,8 @@ def cell_of(grid: int, sizes: Sizes, offset: int) -> int:
     if whole("map", grid) < 1:
         raise ArgumentError(f"map must be at least 1 cell a side, got {grid}")
     start, stop = offset, offset + sizes.queries
-    most = 2 * max(sizes.keys, sizes.queries)  # in larger cells, queries astride two stay so
+    # In larger cells, queries astride two stay so.
+    most = 2 * max(sizes.keys, sizes.queries)
     cell = 1
     while cell <= most and max(cells(start, stop, cell), cells(0, sizes.keys, cell)) > grid:
         cell *= 2

@@ -59,6 +59,7 @@ def require(package: str, *, extra: str) -> ModuleType:
     Raises:
         MissingPackageError: the package is not installed.
     """
+    # Asked for by importing it: a package that is there may still fail, for one of its own that is not.
     try:
         return importlib.import_module(package)
     except ImportError as error:

@@ -86,11 +86,11 @@ def observe(
     k = torch.arange(sizes.keys).to(dtype)
     terms = w.unsqueeze(-1) * repeat_heads(value.to(dtype), sizes.group).unsqueeze(2)
     plain = (joint * torch.where(joint > 0, joint, 1.0).log()).sum(-1)
-    tokens = weights(
-        query, key, replace(spec, sink_logit=None), dtype
-    )  # a sink's share may leave them nothing
+    # Of the tokens alone: a sink may leave them next to nothing.
+    tokens = weights(query, key, replace(spec, sink_logit=None), dtype)
     mean = (tokens * k).sum(-1)
-    named = there & ~w.isnan().any(-1)  # of NaN nothing is the largest
+    # Of NaN nothing is the largest.
+    named = there & ~w.isnan().any(-1)
     table = {
         "output": torch.where(there[..., None, None] & allowed.unsqueeze(-1), terms, 0.0).sum(-2),
         "lse": torch.where(there, torch.where(there.unsqueeze(-1), s, 0.0).logsumexp(-1), -torch.inf),
@@ -112,7 +112,9 @@ def observe(
         "received_max": w.amax(-2) if sizes.queries else w.sum(-2),
     }
     for name, members in (groups or {}).items():
-        member = members if members.ndim == 1 else members[:, None, None, :]
+        member = members
+        if members.ndim == 2:
+            member = members[:, None, None, :]
         table[f"group:{name}"] = (w * member).sum(-1)
     return table
 
@@ -120,7 +122,8 @@ def observe(
 def pooled(w: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:
     """Sum and largest of the weights `(batch, heads, queries, keys)` in each cell of the absolute grid."""
     queries, keys = w.shape[-2:]
-    before = offset % cell * (queries > 0)  # rows of the first cell that are above the first query
+    # Rows of the first cell that are above the first query.
+    before = offset % cell * (queries > 0)
     rows, columns = -(-(before + queries) // cell), -(-keys // cell)
     filled = pad(w, (0, columns * cell - keys, before, rows * cell - before - queries))
     # Rows and columns of a cell on axes of their own: torch then sums in pairs, which rounds least.

@@ -44,10 +44,14 @@ def sizes_of(query: Tensor, key: Tensor, value: Tensor | None = None) -> Sizes:
     Raises:
         ShapeError: a rank, size, type or device does not fit.
     """
-    tensors = {"query": query, "key": key} | ({} if value is None else {"value": value})
+    # By name, so that the first fault found names whose it is.
+    tensors = {"query": query, "key": key}
+    if value is not None:
+        tensors["value"] = value
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise ShapeError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
+        # Nested tensors have no strides that kernels could walk.
         if tensor.is_nested or tensor.layout != torch.strided:
             raise ShapeError(f"{name} must be a dense tensor, got a nested or sparse one ({tensor.layout})")
         if tensor.ndim != 4:
@@ -69,20 +73,41 @@ def sizes_of(query: Tensor, key: Tensor, value: Tensor | None = None) -> Sizes:
     kv_heads, keys = key.shape[1:3]
     if key.shape[3] != dim:
         raise ShapeError(f"query and key must have one dim, got {dim} and {key.shape[3]}")
+    # Asked of kv_heads first: `% 0` would be a ZeroDivisionError without a word of ours.
     if kv_heads == 0 or heads % kv_heads:
         raise ShapeError(f"heads must be a multiple of kv_heads, got {heads} heads and {kv_heads} kv_heads")
     if value is not None and value.shape[1:3] != key.shape[1:3]:
         raise ShapeError(
             f"key and value must agree in kv_heads and keys, got {tuple(key.shape)} and {tuple(value.shape)}"
         )
-    return Sizes(batch, heads, kv_heads, queries, keys, dim, 0 if value is None else value.shape[3])
+    return Sizes(batch, heads, kv_heads, queries, keys, dim, value_dim_of(value))
+
+
+def value_dim_of(value: Tensor | None) -> int:
+    """Size of the values' last axis; 0 where there are none."""
+    if value is None:
+        return 0
+    return value.shape[3]
+
+
+def broadcast_strides(tensor: Tensor) -> list[int]:
+    """Strides in elements, 0 along axes of size 1: whatever the index there, it is the same number."""
+    strides = list(tensor.stride())
+    for axis, size in enumerate(tensor.shape):
+        if size == 1:
+            strides[axis] = 0
+    return strides
 
 
 def statistics_dtype(dtype: torch.dtype) -> torch.dtype:
     """Statistics are float64 for float64 inputs and float32 for everything below."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
+    if dtype == torch.float64:
+        return torch.float64
+    return torch.float32
 
 
 def repeat_heads(tensor: Tensor, group: int) -> Tensor:
     """Repeat each key head for the `group` query heads that share it: a copy, so for tiles and tests only."""
-    return tensor if group == 1 else tensor.repeat_interleave(group, dim=1)
+    if group == 1:
+        return tensor
+    return tensor.repeat_interleave(group, dim=1)

@@ -120,7 +120,7 @@ def test_a_row_of_dates_is_translated(regard, fresh):
     [
         (
             ["translate", "hello"],
-            "the text must be of known English words, got 'hello'; 69 words are known; this",
+            "the text must be of known English words, got 'hello'; 68 words are known; this",
         ),
         (["translate", ""], "the text must have 1 to 90 words and signs, got 0"),
         (["translate", "--to", "es"], "into (--to) must be fr or de, got 'es'"),

@@ -17,9 +17,10 @@ from helpers.cases import Case, cases, draw_tensors, faults, found
 from regard.engines import choose
 from regard.spec import Spec
 from regard.spec.bias import Dense
+from regard.statistics.formulas import read
 from regard.statistics.observation import COLUMNS
 from regard.statistics.state import State, identity, merge, sink_state
-from regard.statistics.table import read, wanted
+from regard.statistics.table import wanted
 
 
 def row_statistics(case: Case) -> list[Any]:

@@ -109,9 +109,9 @@ def exponent(lengths: Sequence[int], values: Sequence[float], *, longest: int | 
         )
     if lengths[0] < 1 or min(values) <= 0:
         raise ArgumentError(f"lengths and values must be positive, got {list(lengths)} and {list(values)}")
-    count = longest
-    if longest is None:
-        count = max(3, -(-len(lengths) // 2))
+    count = max(3, -(-len(lengths) // 2))
+    if longest is not None:
+        count = longest
     if count < 2:
         raise ArgumentError(f"longest must be at least 2, got {longest}")
     x, y = ([math.log(number) for number in numbers[-count:]] for numbers in (lengths, values))
@@ -236,4 +236,5 @@ def least_within(seconds: float, points: Iterable[tuple[float, float]]) -> float
     measured = listed("points", points, _point)
     if seconds <= 0 or any(taken <= 0 for taken, _ in measured):
         raise ArgumentError(f"times must be positive, got {[seconds, *(taken for taken, _ in measured)]}")
+    # Nothing between two points is known, so nothing is interpolated.
     return min((error for taken, error in measured if taken <= seconds), default=None)

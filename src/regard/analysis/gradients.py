@@ -34,7 +34,9 @@ def gradient_norms(model: nn.Module, parts: Mapping[str, nn.Module] | None = Non
 
 
 def _norm(module: nn.Module) -> float:
+    # In double precision: squares of small gradients vanish in half and single precision.
     gradients: list[Tensor] = [p.grad.detach().double() for p in module.parameters() if p.grad is not None]
+    # A part without parameters, as a dropout layer, has no gradient to stack.
     if gradients:
         return float(torch.linalg.vector_norm(torch.stack([g.norm() for g in gradients])))
     return 0.0

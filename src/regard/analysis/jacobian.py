@@ -38,11 +38,14 @@ def jacobian_norms(module: nn.Module, x: Tensor) -> Tensor:
         raise ShapeError(f"x must be one text, (tokens, width), no axis empty, got {tuple(x.shape)}")
     if not x.is_floating_point():
         raise ArgumentError(f"x must be real numbers, got {x.dtype}: give the embeddings of tokens")
+    # A copy, as the module must keep its precision, its mode and its gradients.
     exact = copy.deepcopy(module).double().eval().requires_grad_(False)
     text = x.detach().double()
     with torch.no_grad():
         width = _output(exact, text[None]).shape[2]
+    # A caller may have switched gradients off; here they are the result.
     with torch.enable_grad():
+        # clone: views of one row would add up their gradients in it.
         given = text.expand(width, -1, -1).clone().requires_grad_()
         output = _output(exact, given)
         return torch.stack([_row(output, given, token) for token in range(len(text))])
@@ -63,6 +66,7 @@ def by_distance(norms: Tensor) -> Tensor:
     """
     if norms.ndim != 2 or norms.shape[0] != norms.shape[1]:
         raise ShapeError(f"norms must be (tokens, tokens), got {tuple(norms.shape)}")
+    # A diagonal below the main one holds the pairs of one distance into the past.
     return torch.stack([norms.diagonal(-distance).mean() for distance in range(len(norms))])
 
 
@@ -72,17 +76,18 @@ def _output(module: nn.Module, x: Tensor) -> Tensor:
     if isinstance(result, tuple):
         output = result[0]
     if not isinstance(output, Tensor) or output.ndim != 3 or output.shape[:2] != x.shape[:2]:
+        got: object = type(output).__name__
         if isinstance(output, Tensor):
             got = tuple(output.shape)
-        else:
-            got = type(output).__name__
         raise ShapeError(f"the module must return (batch, tokens, …) for {tuple(x.shape)}, got {got}")
     return output
 
 
 def _row(output: Tensor, given: Tensor, token: int) -> Tensor:
     """Norms of ∂z_token/∂x_j for every j: the batch's row c asks for the gradient of the output's number c."""
-    pull = torch.zeros_like(output)
-    pull[:, token].fill_diagonal_(1.0)
-    (gradient,) = torch.autograd.grad(output, given, pull, retain_graph=True)
+    unit = torch.zeros_like(output)
+    # Row c of the batch is multiplied by the unit vector c: together they are the whole Jacobian of the token.
+    unit[:, token].fill_diagonal_(1.0)
+    # The graph is walked once for each token, and may not be freed before the last.
+    (gradient,) = torch.autograd.grad(output, given, unit, retain_graph=True)
     return gradient.square().sum((0, 2)).sqrt()

@@ -17,10 +17,14 @@ from regard.errors import RecordError
 if TYPE_CHECKING:
     from regard.record.history import History, Layer
 
-MOST = 0.5  # share of the attention from which a place holds most of it
-SHARP = 0.7  # mean of the largest weights from which each query looks at one key
-EVEN = 0.9  # entropy, as a fraction of the most it could be, from which attention is even
-NARROW = 0.25  # part of the keys that "nearby" may be at most: there even attention stays below MOST, causal or not
+# Share of the attention from which a place holds most of it.
+MOST = 0.5
+# Mean of the largest weights from which each query looks at one key.
+SHARP = 0.7
+# Entropy, as a fraction of the most it could be, from which attention is even.
+EVEN = 0.9
+# Part of the keys that "nearby" may be at most: there even attention stays below MOST, causal or not.
+NARROW = 0.25
 
 PLACES = {"first": "first token", "self_mass": "itself", "previous": "previous token"}
 ROLES = {
@@ -57,6 +61,7 @@ def roles(history: History) -> NDArray[np.str_]:
     """
     named = []
     for place, layer in enumerate(history.layers):
+        # In cross-attention a query has no place among the keys, so places say nothing there.
         needed = _OF_ANY + (_OF_SELF if layer.kind == "self" else ())
         means = {
             name: history.of_statistic(name).double().numpy()[:, history.heads_of(place)] for name in needed
@@ -76,10 +81,12 @@ def _narrow(history: History, layer: Layer) -> bool:
 def _named(means: dict[str, NDArray[np.float64]], *, narrow: bool) -> NDArray[np.str_]:
     """The roles of the heads of one layer: of those that fit, the first in the order of `ROLES`."""
     shares = {role: means[name] for name, role in PLACES.items() if name in means}
+    # Two places can both hold half: the one that holds more gives the name.
     best = np.maximum.reduce(list(shares.values()))
     fits = {"even": means["entropy_fraction"] >= EVEN}
     fits |= {role: (share == best) & (share >= MOST) for role, share in shares.items()}
     if narrow and "local" in means:
         fits["nearby"] = means["local"] >= MOST
     fits["one key"] = means["max_weight"] >= SHARP
+    # np.select takes the first that fits, so the order of `fits` is that of `ROLES`.
     return np.select(list(fits.values()), list(fits), "mixed")

@@ -12,9 +12,11 @@ from torch import Tensor
 from regard.checks.arguments import checked, shown, whole
 from regard.errors import ArgumentError, ShapeError
 
-TEXTS, QUERIES = 64, 32  # draws that each number is taken over: so many sets of keys, so many queries of each
+# Draws that each number is taken over: so many sets of keys, so many queries of each.
+TEXTS, QUERIES = 64, 32
 
-MOST_KEYS = 1 << 16  # of the measurement: each is a column of numbers for every text and query
+# Of the measurement: each is a column of numbers for every text and query.
+MOST_KEYS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ def softmax_by_width(
     whole("keys", keys, most=MOST_KEYS)
     if keys < 2:
         raise ArgumentError(f"keys must be at least 2, got {keys}")
+    # A generator of its own leaves the caller's random state as it is.
     generator = torch.Generator().manual_seed(seed)
     found = []
     for dim in widths:
@@ -69,6 +72,7 @@ def softmax_by_width(
             torch.randn(TEXTS, tokens, dim, generator=generator, dtype=torch.float64)
             for tokens in (QUERIES, keys)
         )
+        # Raw and scaled scores are of the same draws, so that the scale is all that differs.
         scores = query @ key.mT
         found += [_softmax(dim, False, scores), _softmax(dim, True, scores / math.sqrt(dim))]
     return tuple(found)
@@ -91,6 +95,7 @@ def softmax_gradient(weights: Tensor) -> Tensor:
     if not weights.is_floating_point() or weights.ndim == 0:
         raise ShapeError(f"weights must be floating, (…, keys), got {shown(weights)}")
     squares = weights.square().sum(-1)
+    # Rounding may leave a hair less than 0 where one weight is 1.
     return (squares - 2 * weights.pow(3).sum(-1) + squares.square()).clamp(min=0.0).sqrt()
 
 
@@ -101,5 +106,6 @@ def _softmax(dim: int, scaled: bool, scores: Tensor) -> Softmax:
         scaled,
         variance=float(scores.var()),
         largest_weight=float(weights.amax(-1).mean()),
+        # The median: with raw scores a few rows carry nearly all of the mean.
         gradient=float(softmax_gradient(weights).median()),
     )

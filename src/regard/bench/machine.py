@@ -41,6 +41,7 @@ def processor() -> str:
 
 def label(engine: str) -> str:
     """An engine's name, with the build that it runs where it has several."""
+    # Only engines with several builds can say which one runs.
     build = next((getattr(e, "build", None) for e in ENGINES if e.name == engine), None)
     try:
         if build:
@@ -74,8 +75,10 @@ def peak(run: Callable[[], object], device: str = "cpu") -> int | None:
         return int(torch.cuda.max_memory_allocated(device)) - before
     try:
         if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-            libc.malloc_trim(0)  # what was freed goes back first: taken again, it counts
-        RESET.write_text("5")  # the kernel forgets the largest so far
+            # What was freed goes back first: taken again, it counts.
+            libc.malloc_trim(0)
+        # The kernel forgets the largest so far.
+        RESET.write_text("5")
         before = memory_kib("VmRSS")
         run()
         return 1024 * max(0, memory_kib("VmHWM") - before)
@@ -89,4 +92,5 @@ def _facts(*names: str) -> set[str]:
     if not facts.exists():
         return set()
     lines = [line.partition(":") for line in facts.read_text().splitlines()]
+    # Each core has its own entry, and on some machines they differ.
     return {value.strip() for name, _, value in lines if name.strip() in names}

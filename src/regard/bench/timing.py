@@ -21,10 +21,12 @@ Times = dict[str, dict[str, float]]
 
 def interleaved(candidates: Candidates, repetitions: int = 7, device: str = "cpu") -> Times:
     """Median, minimum and maximum seconds of each candidate, one warm-up first, then turn by turn."""
+    # Before anything is timed: the first call compiles, allocates and fills caches.
     for run in candidates.values():
         seconds(run, device)
     taken: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(repetitions):
+        # Turn by turn: what disturbs the machine for a while disturbs all of them.
         for name, run in candidates.items():
             taken[name].append(seconds(run, device))
     return {
@@ -38,6 +40,7 @@ def seconds(run: Callable[[], object], device: str = "cpu") -> float:
     _finish(device)
     start = time.perf_counter()
     run()
+    # A call on an accelerator returns before its work is done.
     _finish(device)
     return time.perf_counter() - start
 

@@ -25,8 +25,10 @@ from regard.errors import ArgumentError, ShapeError
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST = 1 << 40  # no size, position or count of a real call is beyond
-MOST_SIZE = 1 << 24  # of a layer: what is beyond would take more memory than there is
+# No size, position or count of a real call is beyond.
+MOST = 1 << 40
+# Of a layer: what is beyond would take more memory than there is.
+MOST_SIZE = 1 << 24
 
 
 def shown(value: object) -> str:
@@ -35,7 +37,8 @@ def shown(value: object) -> str:
         return f"a {value.dtype} tensor of shape {tuple(value.shape)}"
     try:
         text = repr(value)
-    except ValueError:  # an int of too many digits
+    except ValueError:
+        # An int of too many digits.
         return f"a {type(value).__name__} of too many digits"
     if len(text) > 60:
         text = f"{text[:60]}…"
@@ -50,10 +53,12 @@ def whole(name: str, value: Any, least: int | None = None, most: int = MOST) -> 
     Raises:
         ArgumentError: anything else: a bool, a fraction, text, a number out of range.
     """
+    # A size of a graph has no value yet: guarding on it here would compile anew for each length.
     if isinstance(value, torch.SymInt):
         symbol: Any = value
         return symbol
     value = concrete(name, value)
+    # True is an int to Python, and operator.index takes it: near(True) would be a window of 1.
     truth = isinstance(value, bool | np.bool_) or getattr(value, "dtype", None) == torch.bool
     try:
         number = operator.index(value)
@@ -84,6 +89,7 @@ def number(
     value = concrete(name, value)
     if isinstance(value, torch.SymFloat | torch.SymInt):
         return value  # type: ignore[return-value]
+    # float() would cut the graph without a word, and what was to be learned would stand still.
     if isinstance(value, Tensor) and value.requires_grad and torch.is_grad_enabled():
         raise ArgumentError(
             f"{name} must be a number, got a tensor whose gradient would be lost: multiply with it"
@@ -94,7 +100,8 @@ def number(
         exact = float(value)
     except OverflowError:
         exact = math.inf
-    if not -math.inf < exact < math.inf:  # as math.isfinite, which torch.compile cannot trace
+    # As math.isfinite, which torch.compile cannot trace.
+    if not -math.inf < exact < math.inf:
         raise ArgumentError(f"{name} must be a finite number, got {shown(value)}")
     if least is not None and exact < least:
         raise ArgumentError(f"{name} must be at least {least:g}, got {shown(value)}")
@@ -111,6 +118,7 @@ def share(name: str, value: Any) -> float:
     Raises:
         ArgumentError: anything else.
     """
+    # The usual case says both bounds at once; a tensor's number is not looked at twice.
     if _is_number(value) and not isinstance(value, Tensor) and not 0.0 <= value < 1.0:
         raise ArgumentError(f"{name} must be at least 0 and below 1, got {shown(value)}")
     return number(name, value, least=0, below=1)
@@ -182,6 +190,7 @@ def listed(name: str, values: Any, check: Callable[[str, Any], R], least: int = 
         ArgumentError: what cannot be iterated, text among it, too few, or an element that is wrong.
     """
     wanted = "a list of strings" if check is text else "a list"
+    # Text can be iterated, letter by letter, which no one means by a list.
     if isinstance(values, str | bytes) or not isinstance(values, Iterable | Tensor | np.ndarray):
         raise ArgumentError(f"{name} must be {wanted}, got {shown(values)}")
     try:
@@ -195,10 +204,16 @@ def listed(name: str, values: Any, check: Callable[[str, Any], R], least: int = 
 
 Kinds = dict[str, Callable[[str, Any], Any]]
 _KINDS: Kinds = {
-    "int": whole, "float": number, "bool": flag, "str": text, "Tensor": tensor, "nn.Module": module,
-}  # fmt: skip
+    "int": whole,
+    "float": number,
+    "bool": flag,
+    "str": text,
+    "Tensor": tensor,
+    "nn.Module": module,
+}
 _SIZES: Kinds = {**_KINDS, "int": lambda name, value: whole(name, value, most=MOST_SIZE)}
-OWN_WORDS = ("Mask", "HeadPositions")  # who takes one says more of what stands in its place than its class
+# Who takes one says more of what stands in its place than its class.
+OWN_WORDS = ("Mask", "HeadPositions")
 _LISTS = ("Iterable", "Sequence", "Collection", "tuple")
 
 
@@ -282,7 +297,8 @@ def _unpacked(parameters: Iterable[inspect.Parameter], known: Mapping[str, Any])
     for parameter in parameters:
         if parameter.kind == parameter.VAR_KEYWORD:
             kind = known.get(str(parameter.annotation).removeprefix("Unpack[").removesuffix("]"))
-            return _keywords(kind) if is_typeddict(kind) else {}
+            if is_typeddict(kind):
+                return _keywords(kind)
     return {}
 
 
@@ -308,6 +324,7 @@ def _checked(function: Callable[P, R], kinds: Kinds) -> Callable[P, R]:
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        # In a graph the checks would be guards; a layer was checked when it was built outside.
         if torch.compiler.is_compiling():
             return function(*args, **kwargs)
         values: list[Any] = list(args)

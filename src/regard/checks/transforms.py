@@ -41,7 +41,9 @@ def _fake(tensor: Tensor) -> bool:
 def _fake_tensor() -> type | tuple[()]:
     """The class of fake tensors; nothing, where no one has imported it: then there are none."""
     module = sys.modules.get("torch._subclasses.fake_tensor")
-    kind: type | tuple[()] = () if module is None else module.FakeTensor
+    if module is None:
+        return ()
+    kind: type = module.FakeTensor
     return kind
 
 
@@ -81,7 +83,9 @@ def graph_below_transform(*tensors: Tensor | None) -> str | None:
     kinds = {level.key() for level in _functorch.get_interpreter_stack() or ()}
     if _functorch.TransformType.Functionalize in kinds:
         return "below torch.func.functionalize"
-    return "where a graph of a transform of torch.func is made" if tracing(*tensors) else None
+    if tracing(*tensors):
+        return "where a graph of a transform of torch.func is made"
+    return None
 
 
 def batched(*tensors: Tensor | None) -> bool:

@@ -15,7 +15,8 @@ from regard.errors import ArgumentError, require
 from regard.tasks.common.looks import look
 from regard.tasks.common.result import Result
 
-COLORS = {"✓": "green", "✗": "red", "▶": "bold"}  # of a line, by the mark that is one of its cells
+# Of a line, by the mark that is one of its cells.
+COLORS = {"✓": "green", "✗": "red", "▶": "bold"}
 NUMBERS = "weight", "share", "number"  # columns of numbers
 FILES = ".txt", ".md", ".rst", ".py", ".png", ".jpg", ".jpeg", ".gif", ".bmp", ".pdf"
 
@@ -30,8 +31,10 @@ def given(text: str | None, file: Path | None) -> str | Path | None:
         raise ArgumentError("the text must come from the command line or from --file, got both")
     if file is not None or text is None:
         return file
-    if isfile(text):  # False, and no error, where a text is too long for a name
+    # False, and no error, where a text is too long for a name.
+    if isfile(text):
         return Path(text)
+    # A mistyped file's name would otherwise be translated, or read as a story.
     if text.lower().endswith(FILES) and not re.search(r"\s", text):
         raise ArgumentError(f"the file must be there, and there is no {text!r}")
     return text
@@ -57,6 +60,7 @@ def read(file: Path) -> str:
 
 def show(console: Console, task: str, source: str | Path | None, only: str | None, to: str | None) -> Result:
     """Run a trained model of a task on an input and print what came of it."""
+    # A model of a few megabytes is loaded in no time, and its bar would stand above the answer.
     require("transformers", extra="train").utils.logging.disable_progress_bar()
     if isinstance(source, Path) and task != "caption":
         source = read(source)
@@ -65,6 +69,7 @@ def show(console: Console, task: str, source: str | Path | None, only: str | Non
     for name in result.header:
         table.add_column(name, justify="right" if name in NUMBERS else "left")
     for row in result.rows:
+        # A row has the color of its own mark; a cell that ends in one has that mark's.
         style = next((color for mark, color in COLORS.items() if mark in row), None)
         table.add_row(*map(_cell, row), style=style)
     console.print(f"[bold]{escape(result.said)}[/bold]", highlight=False)

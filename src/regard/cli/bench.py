@@ -29,7 +29,8 @@ from regard.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved
 from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError, RegardError
 
-MOST_STORED = 4096  # tokens up to which weights are stored: several matrices of 8 heads must fit
+# Tokens up to which weights are stored: several matrices of 8 heads must fit.
+MOST_STORED = 4096
 HEADS = 8
 WAYS = {
     "regard": "Regard: output and all row statistics",
@@ -158,7 +159,7 @@ def measure(contest: Contest, rounds: int = 5, device: str = "cpu") -> Line:
     """Run the candidates of a contest in turns."""
     times = interleaved(contest.candidates, rounds, device)
     limits = [t["median_s"] for name, t in times.items() if name == "matmul" or name.startswith("read ")]
-    most = MATMUL_FLOP
+    most: float = MATMUL_FLOP
     if contest.unit == "B":
         most = contest.work
     return Line(

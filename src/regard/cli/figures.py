@@ -35,6 +35,7 @@ def write(named: Iterable[tuple[str, Figure]], folder: Path, formats: Sequence[s
     for name, figure in named:
         for suffix in formats:
             path = folder / f"{name}.{suffix}"
+            # A figure that was there stays as it was until the new one is whole.
             with files.replacing(path, error=ModelError, what="figure") as unfinished:
                 figure.savefig(unfinished, dpi=160)
             written.append(path)
@@ -47,8 +48,10 @@ def of_record(record: Record) -> Iterator[tuple[str, Figure]]:
 
     yield "heads", draw.heads(record)
     yield "entropy", draw.entropy(record)
+    # The first call stands for the model: the diagram has one kind of layer.
     sizes = record.calls[0].sizes
     yield "structure", draw.structure(sizes.heads, sizes.heads * sizes.dim, kv_heads=sizes.kv_heads)
+    # The head with the least entropy has the clearest pattern, and is the best first look.
     head = record.heads.sort_values("entropy_fraction").iloc[0]
     call = record.calls[int(head["call"])]
     tokens = None

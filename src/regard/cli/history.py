@@ -62,6 +62,7 @@ def history(
 def _places(name: str, only: str | None, folder: Path | None) -> dict[str, Path]:
     """Where the histories of the models are that have attention."""
     chosen = tasks(name, only)
+    # A model without attention has no history to show, and is no mistake beside others.
     attending = [task for task in chosen if task.attends]
     if not attending:
         able = [task.model for task in tasks(name) if task.attends]
@@ -116,6 +117,7 @@ def _print(console: Console, name: str, part: Part) -> None:
         highlight=False,
     )
     table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    # Without wrapping: a head's line must stay a line.
     for heading in ("layer", "head", "entropy", "share that changed most"):
         table.add_column(heading, justify="right" if heading == "head" else "left", no_wrap=True)
     descriptions = words(history.statistics, history.parameters)

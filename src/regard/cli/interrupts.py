@@ -24,7 +24,9 @@ NAMES = ("regard", "regard.exe")
 def is_command() -> bool:
     """Whether this process is the command line: its script, or the package run as a module."""
     program = next(iter(sys.argv), "")
-    if program == "-m":  # until the package is imported; then it is the path of its `__main__`
+    # Until the package is imported; then it is the path of its `__main__`.
+    if program == "-m":
+        # sys.argv has only "-m" while the module is being looked for.
         given = sys.orig_argv
         return "-mregard" in given or ("-m", "regard") in pairwise(given)
     return os.path.basename(program) in NAMES
@@ -49,6 +51,7 @@ def raised() -> Iterator[None]:
     Whatever becomes of it on its way up, swallowed or turned into another exception, it leaves here as it came. One
     that comes within an import, where that is common and nothing is to be undone, ends the process at once.
     """
+    # Another handler, of a notebook or a test, is somebody else's: it stays.
     before = signal.getsignal(signal.SIGINT)
     if before is not _end:
         yield
@@ -57,11 +60,13 @@ def raised() -> Iterator[None]:
 
     def interrupt(_signal: int, frame: FrameType | None) -> None:
         nonlocal came
+        # The second Ctrl-C does not wait for what the first one is undoing.
         if came or _imports(frame):
             os._exit(STATUS)
         came = True
         raise KeyboardInterrupt
 
+    # In `__del__` and callbacks Python prints exceptions and goes on, an interrupt too.
     unraisable = sys.unraisablehook
     sys.unraisablehook = _lost
     signal.signal(signal.SIGINT, interrupt)

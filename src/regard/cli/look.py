@@ -33,8 +33,10 @@ COLUMNS = {
     "local": "local",
     "received_share": "popular",
 }
-EXACT = 256  # tokens up to which the report shows single weights
-LINES = 48  # heads printed; the report holds all
+# Tokens up to which the report shows single weights.
+EXACT = 256
+# Heads printed; the report holds all.
+LINES = 48
 
 
 def look(
@@ -63,6 +65,7 @@ def look(
 ) -> None:
     """Show what every attention head of a model does with a text: a table here, pictures in an HTML report."""
     console = Console(emoji=False)  # a text may hold :key:
+    # Tasks before folders: a folder of such a name is reached as ./translate.
     if model in LOOKS:
         if device != "cpu":
             raise ArgumentError(
@@ -77,6 +80,7 @@ def look(
         raise ArgumentError(
             f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKS)}"
         )
+    # `regard look "some text"`: the first argument is a model only where it can be one.
     if text is None and _is_text(model):
         model, text = None, model
     if model == "language":
@@ -87,10 +91,12 @@ def look(
         reader = models.load(embedded.folder() if model is None else model, device)
     if model is None:
         reader = replace(reader, name="Regard's embedded model")
+    # Before anything is watched, so that a text that is too long is told at once.
     encoded = reader.encode(words)
     seen = _watch(console, reader, encoded)
     if model is None:
         seen.info["model"] = reader.name
+    # As much as the header of a page can show; the tokens are all in the record.
     seen.info["text"] = words[:2000]
     _print(console, seen)
     _report(console, seen, report, record)
@@ -208,6 +214,7 @@ def _short(layers: list[str]) -> list[str]:
     parts = [name.split(".") for name in layers]
     if len(set(layers)) == 1:
         return layers
+    # There is a level that differs, as not all names are one.
     start = next(i for i, level in enumerate(zip(*parts, strict=False)) if len(set(level)) > 1)
     turned = [part[start:][::-1] for part in parts]
     end = next((i for i, level in enumerate(zip(*turned, strict=False)) if len(set(level)) > 1), 0)

@@ -14,7 +14,8 @@ import torch
 from regard.errors import ModelError, require
 from regard.files import sealing
 
-REPLY = 48  # tokens an encoder–decoder writes at most, so that its decoder has something to attend from
+# Tokens an encoder–decoder writes at most, so that its decoder has something to attend from.
+REPLY = 48
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Reader:
 
     def inputs(self, encoded: Any) -> dict[str, Any]:
         """What the forward pass takes; an encoder–decoder writes its reply first, so that its decoder can be seen."""
+        # A tokenizer may give token types, which not every forward pass takes.
         inputs = {
             k: v.to(self.model.device) for k, v in encoded.items() if k in ("input_ids", "attention_mask")
         }
@@ -80,12 +82,14 @@ class Reader:
 
     def tokens(self, ids: torch.Tensor) -> list[str]:
         """Each token as the text it stands for, special ones by their names."""
+        # Decoding drops special tokens, and a picture without them would be a token short.
         special = set(self.tokenizer.all_special_ids)
         pieces = self.tokenizer.convert_ids_to_tokens(ids.tolist())
         return [p if i in special else self._piece(i, p) for i, p in zip(ids.tolist(), pieces, strict=True)]
 
     def _piece(self, identity: int, piece: str) -> str:
         text = str(self.tokenizer.decode([identity]))
+        # Decoding a token alone drops the blank before it, which is a part of it.
         start = ""
         if piece.startswith(("Ġ", "▁")) and not text.startswith(" "):
             start = " "
@@ -101,6 +105,7 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
         ModelError: it is not there, is not what was sealed, cannot be fetched, has no tokenizer or does not read text.
     """
     transformers = require("transformers", extra="look")
+    # Its notes on generation and on weights would stand between the user and the table.
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     require("huggingface_hub", extra="look").utils.logging.set_verbosity_error()
@@ -110,14 +115,17 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
         raise ModelError(
             f"the model must be a folder or a Hugging Face name, and there is no folder {str(name)!r}"
         )
+    # Before anything is read from it: a file that was altered could hold anything.
     if local and (folder / sealing.SEAL).exists() and (reason := sealing.broken(folder)):
         raise ModelError(reason)
     try:
         config = transformers.AutoConfig.from_pretrained(name)
+        # With the configuration that was read, so that the hub is asked once.
         model = _class(transformers, config).from_pretrained(name, config=config)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
     except Exception as error:  # the hub, the file system and every model's code raise what they please
         raise ModelError(_why(str(name), local, error)) from error
+    # Where there is none, transformers gives False in its place, and no error.
     if not callable(tokenizer):
         raise ModelError(f"the model must have a tokenizer, and {name} has none")
     try:
@@ -154,6 +162,7 @@ def _limit(config: Any, tokenizer: Any) -> int | None:
 
 def _why(name: str, local: bool, error: Exception) -> str:
     """One line on why a model cannot be loaded."""
+    # The commonest mistake, for which the library's own message speaks of the hub.
     if local and not (Path(name) / "config.json").is_file():
         return f"the folder {name!r} must hold a Hugging Face model, and it has no config.json"
     if local:

@@ -46,11 +46,13 @@ def train(
     """
     console = Console()
     chosen = tasks(name, only)
+    # Its bars of single files would tear the bar of the training.
     require("transformers", extra="train").utils.logging.disable_progress_bar()
     for task in chosen:
         # Each model and seed is a run of its own.
         own = f"{task.model}{f'-{seed}' if seed else ''}"
         if evaluate and folder is None:
+            # Without a folder, what is scored again are the models of the package.
             place = pretrained.folder(name, own)
         else:
             place = (folder or FOLDER / name) / own

@@ -28,8 +28,10 @@ from regard.spec import Spec
 from regard.spec.bias import Bias
 from regard.statistics.table import wanted
 
-ROUNDING = 16  # units in the last place of the largest value
-GRID, TOP = 13, 3  # cells a side of the map, strongest keys
+# Units in the last place of the largest value.
+ROUNDING = 16
+# Cells a side of the map, strongest keys.
+GRID, TOP = 13, 3
 DIFFERENTIATED = (
     "output",
     "lse",
@@ -95,6 +97,7 @@ class Call:
             if name not in results:
                 continue
             result = results[name].double().cpu()
+            # Empty rows have an lse of −inf, whose gradient would be NaN.
             loss = loss + (self.factors[name] * result.where(result.isfinite(), 0.0)).sum()
         gradients = torch.autograd.grad(loss, list(leaves))
         return dict(zip(("d query", "d key", "d value"), gradients, strict=True))
@@ -108,6 +111,7 @@ def verify(
     """Check every engine of this machine against the float64 definition."""
     console = Console()
     lines = list(measure(seed, device))
+    # A refusal is no error: an engine says what it does not take.
     errors = [line for line in lines if isinstance(line, Error)]
     table = Table(title=f"errors against float64 (torch {torch.__version__}, {device})", header_style="bold")
     for name in ORDER:
@@ -145,6 +149,7 @@ def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
     """The errors of every engine and build in every case and precision, and what they do not take."""
     generator = torch.Generator().manual_seed(seed)
     for case, (shapes, arguments) in _cases(generator).items():
+        # In double precision once, so that every precision sees the same numbers.
         drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
         rows = (*shapes[0][:3],)
         factors = {
@@ -154,6 +159,7 @@ def measure(seed: int = 0, device: str = "cpu") -> Iterator[Error | Refusal]:
             torch.randn((*rows, shapes[2][3]), generator=generator).to(torch.bfloat16).double()
         )
         for precision, dtype in DTYPES.items():
+            # Rounded before the truth is computed, so that rounding of the inputs is no engine's error.
             query, key, value = (t.to(dtype) for t in drawn)
             yield from _compare(case, precision, Call((query, key, value), arguments, factors), device)
 
@@ -174,12 +180,14 @@ def _compare(case: str, precision: str, call: Call, device: str) -> Iterator[Err
                 continue
             seen, cell = _observe(engine.name, call, device, refused)
         names = frozenset(seen)
+        # The float64 computation costs most: engines that give the same results share it.
         if names not in tables:
             tables[names] = [
                 _dense(call, exact, cell, names) for exact in (torch.float64, statistics_dtype(dtype))
             ]
         truth, naive = tables[names]
-        for statistic, named in (("argmax", 1), ("top keys", TOP)):  # equal scores may come in either order
+        # Equal scores may come in either order.
+        for statistic, named in (("argmax", 1), ("top keys", TOP)):
             if statistic not in seen:
                 continue
             picked = seen[statistic].view(*seen["lse"].shape, named)
@@ -218,6 +226,7 @@ def _trials() -> Iterator[str]:
 def _using(build: str) -> Iterator[None]:
     """The environment names this build, and then what it named before."""
     before = os.environ.get(ENVIRONMENT)
+    # The engine reads it at each call, so builds can be changed within one process.
     os.environ[ENVIRONMENT] = build
     try:
         yield
@@ -238,6 +247,7 @@ def _refused(lines: Iterable[Error | Refusal]) -> dict[tuple[str, str], dict[str
 
 def _worst(errors: list[Error]) -> list[Error]:
     """The line of each engine and precision that comes closest to its budget, or passes it the most."""
+    # Compared crosswise, as a budget may be 0 and a NaN must win.
     worst: dict[tuple[str, str], Error] = {}
     for line in errors:
         held = worst.setdefault((line.engine, line.precision), line)
@@ -258,6 +268,7 @@ def _cases(generator: torch.Generator) -> dict[str, tuple[Shapes, dict[str, Any]
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=torch.float64)
 
+    # A bias of −inf at about a third of the pairs: a mask in the form that models often give it.
     holes = draw(1, 4, 127, 149)
     return {
         "all keys": (_MANY, {}),
@@ -316,9 +327,9 @@ def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> 
     moved = _moved(call, device)
     leaves = [t.detach().requires_grad_() for t in moved.tensors]
     names = [name for name in regard.statistics.TABLE if name not in refused]
-    grid, top = GRID, TOP
-    if "map" in refused:
-        grid = None
+    grid, top = None, TOP
+    if "map" not in refused:
+        grid = GRID
     if "top" in refused:
         top = 0
     found = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)
@@ -358,16 +369,19 @@ def _error(
     dtype: torch.dtype,
 ) -> Error:
     size = float(truth.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    if statistic == "spread":  # the root of a difference of moments: rounding enters under the root
+    # The root of a difference of moments: rounding enters under the root.
+    if statistic == "spread":
         seen, truth, naive = seen.double().square(), truth.square(), naive.double().square()
         keys = _MANY[1][2]
         if case == "few queries":
             keys = _FEW[1][2]
         size = float(keys**2)
     rounding = ROUNDING * torch.finfo(statistics_dtype(dtype)).eps
-    if dtype == torch.float64:  # the naive computation is the truth itself: rounding is all there is
+    # The naive computation is the truth itself: rounding is all there is.
+    if dtype == torch.float64:
         rounding *= 16
-    if statistic == "output" or statistic.startswith("d "):  # they have the inputs' precision
+    # They have the inputs' precision.
+    if statistic == "output" or statistic.startswith("d "):
         rounding += torch.finfo(dtype).eps
     return Error(
         engine,

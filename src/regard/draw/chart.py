@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDEST_PLACE = 1.3  # inches that a place takes when there are few
-DOTS = 40  # points of a line up to which each is marked
+# Inches that a place takes when there are few.
+WIDEST_PLACE = 1.3
+# Points of a line up to which each is marked.
+DOTS = 40
 DASHES: dict[str, Any] = {"linewidth": 1.1, "linestyle": (0, (4, 2))}
 MARKS: dict[str, dict[str, Any]] = {"line": {"linewidth": 1.8}, "dashes": DASHES, "block": {"linewidth": 6.5}}
 
@@ -59,12 +61,14 @@ def chart(
     else:
         below = labels.of_tokens(tokens, points, across=True, first=first)
     deep = labels.room(below, across=True)
+    # A legend that is longer than the chart makes the chart taller.
     height = max(height, len(entries) * 0.2 + 0.1)
     left = style.MARGIN + 0.66
     figure, top = style.sheet(left + width + beside(entries), height + deep + 0.32, title=title, note=note)
     axes = style.place(figure, left, top, width, height)
     axes.set_gid("chart")
     plain(axes)
+    # Few places stand in the middle at their widest, rather than far apart.
     slack = max(0.0, width / WIDEST_PLACE - count) / 2
     axes.set_xlim(first - 0.5 - slack, first + count - 0.5 + slack)
     labels.put(axes, below, across=True)

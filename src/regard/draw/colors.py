@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 BAR = 0.14  # inches, the bar's width
 NUMBERS = 0.42  # inches, its numbers
-SHORTEST = 1.1  # inches, a bar with room for its numbers
+# Inches, a bar with room for its numbers.
+SHORTEST = 1.1
 SCALES = {"linear": 1.0, "sqrt": 0.5}  # exponents
 SUFFIX = {"linear": "", "sqrt": ", square-root scale"}
 
@@ -26,7 +27,9 @@ SUFFIX = {"linear": "", "sqrt": ", square-root scale"}
 def sequential() -> Colormap:
     """White to ink by way of blue: always darker, so order survives in gray and in every color vision."""
     colors = require("matplotlib.colors", extra="draw")
-    return colors.LinearSegmentedColormap.from_list("regard", list(RAMP)).with_extremes(bad=style.BLOCKED)
+    shades = colors.LinearSegmentedColormap.from_list("regard", list(RAMP))
+    # Masked cells, which may not be attended, must not look like a weight of 0.
+    return shades.with_extremes(bad=style.BLOCKED)
 
 
 @lru_cache(maxsize=1)
@@ -42,6 +45,7 @@ def wash() -> Colormap:
     """The light part of `sequential`, for what lies under ink; nothing where the weight is 0."""
     colors = require("matplotlib.colors", extra="draw")
     stops = sequential()([0.57 * index / 255 for index in range(256)])
+    # Weight 0 is clear, so that ink on paper without attention keeps its own color.
     stops[0, 3] = 0.0
     return colors.ListedColormap(stops, "regard-wash")
 
@@ -56,6 +60,7 @@ def ink() -> Colormap:
 def graded(count: int) -> list[Any]:
     """Colors for `count` things in order, from dark blue to a yellow that is still visible on white."""
     maps = require("matplotlib", extra="draw").colormaps["viridis"]
+    # The last tenth of viridis is a yellow that is lost on white.
     return [maps(0.9 * index / max(count - 1, 1)) for index in range(count)]
 
 
@@ -87,9 +92,11 @@ def ticks(scale: str, limit: float) -> list[float]:
     if scale == "linear":
         return even(0.0, limit)
     chosen = [0.0]
+    # From the printed form, which is exact where the floor of a rounded logarithm may be a decade off.
     power = 10.0 ** int(f"{limit:e}".partition("e")[2])
     for factor in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5):
         tick = factor * power
+        # Distances on the bar are those of square roots.
         if tick <= limit and (tick / limit) ** 0.5 - (chosen[-1] / limit) ** 0.5 >= 0.13:
             chosen.append(tick)
     return chosen
@@ -98,6 +105,7 @@ def ticks(scale: str, limit: float) -> list[float]:
 def even(low: float, high: float) -> list[float]:
     """Round numbers from `low` to `high`, evenly spaced."""
     locator = require("matplotlib.ticker", extra="draw").MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+    # Ticks at the very ends come out with rounding, and would be dropped.
     slack = 0.0001 * (high - low)
     return [float(t) for t in locator.tick_values(low, high) if low - slack <= t <= high + slack]
 
@@ -107,6 +115,7 @@ def decades(low: float, high: float) -> list[float]:
     ends = math.floor(math.log10(low)), math.ceil(math.log10(high))
     inside = [10.0**p for p in range(ends[0], ends[1] + 1) if low * 0.999 <= 10.0**p <= high * 1.001]
     if len(inside) > 1:
+        # Every second, third … decade, where there are more than seven.
         return inside[:: -(-len(inside) // 7)]
     finer = [factor * 10.0**p for p in range(ends[0], ends[1] + 1) for factor in (1, 2, 5)]
     return [tick for tick in finer if low * 0.999 <= tick <= high * 1.001]
@@ -117,6 +126,7 @@ def power(value: float) -> str:
     exponent = round(math.log10(value))
     if 0.001 <= value <= 1000 or abs(value / 10.0**exponent - 1) > 1e-6:
         return f"{value:.4g}"
+    # Unicode superscripts, as mathtext would bring another typeface.
     return "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
 
 
@@ -128,6 +138,7 @@ def image(
     Where cells are finer than pixels, values are averaged, not colors: no color shows that is not on the
     bar.
     """
+    # Averaging RGBA would mix the two ends of a color map into a color that stands for nothing.
     return axes.imshow(
         values,
         cmap=colors or sequential(),
@@ -163,6 +174,7 @@ def bar(
     axes.set_gid("color bar")
     figure.colorbar(colors, cax=axes, ticks=ticks).outline.set(edgecolor=style.FAINT, linewidth=0.6)
     axes.tick_params(axis="y", which="both", length=0, pad=3, labelcolor=style.INK)
+    # Some norms bring minor ticks of their own.
     axes.minorticks_off()
     axes.set_yticks(ticks, [number(tick) for tick in ticks], fontproperties=style.font(style.SMALL))
     look = {"color": style.MUTED, "rotation": 90, "linespacing": 1.1, "va": "center", "ha": "left"}

@@ -11,7 +11,8 @@ from regard.draw.outlines import NO, YES
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LINE, GAP, SIGN = 0.27, 0.3, 0.22  # inches: a row, between columns, before a text
+# Inches: a row, between columns, before a text.
+LINE, GAP, SIGN = 0.27, 0.3, 0.22
 LONGEST = 60  # characters of a cell
 
 
@@ -32,6 +33,7 @@ def contrast(
     """
     texts = [[labels.visible(cell or "–")[:LONGEST] for cell in row] for row in rows]
     columns = list(zip(header, *texts, strict=True))
+    # As if all were bold, as the header is.
     widths = [
         max(style.measure(text, style.BODY, True)[0] for text in column) / style.POINTS for column in columns
     ]

@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 BOX = (1.5, 0.44)  # inches
 HALF = BOX[1] / 2
-EDGE = 0.02  # inches: room for the outline of the first and the last box
-QUERY, KEY, VALUE = 1.35, 3.05, 5.05  # inches from the left: the three lanes
+# Inches: room for the outline of the first and the last box.
+EDGE = 0.02
+# Inches from the left: the three lanes.
+QUERY, KEY, VALUE = 1.35, 3.05, 5.05
 SCORES, OUTPUT = (QUERY + KEY) / 2, (QUERY + VALUE) / 2
-CARD = (0.42, 6.0)  # left and right edge of the card of one head
+# Left and right edge of the card of one head.
+CARD = (0.42, 6.0)
 TEXT = 6.75  # left edge of the explanations
 WIDTH, STEP = 10.9, 0.72  # of the figure; from row to row
 TINTS = {"query": "#d9ebf7", "key": "#fde3d2", "value": "#d3efe6", "plain": "#ffffff", "done": "#eceff3"}
@@ -44,9 +47,9 @@ def structure(
     Raises:
         ArgumentError: a number below 1, or that does not divide as it must.
     """
-    kv = kv_heads
-    if kv_heads is None:
-        kv = heads
+    kv = heads
+    if kv_heads is not None:
+        kv = kv_heads
     for name, number in (("heads", heads), ("dim", dim), ("kv_heads", kv)):
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise ArgumentError(f"{name} must be a whole number of at least 1, got {number!r}")
@@ -150,6 +153,7 @@ class _Drawing:
             (detail, style.SMALL, False, style.MUTED, 0.1),
         ):
             room = (wide - 0.12) * style.POINTS
+            # Large models have long numbers: text shrinks to its box rather than leaving it.
             fitting = min(size, size * room / style.measure(text, size, bold)[0])
             look = {"bold": bold, "color": color, "ha": "center", "va": "center", "zorder": 4}
             style.write(self.axes, x, y + rise, text, fitting, **look)
@@ -170,6 +174,7 @@ class _Drawing:
     def cards(self, top: float, bottom: float) -> None:
         """One card per head, up to four, the front one open."""
         look = {"facecolor": "#f7f9fb", "edgecolor": style.FAINT, "linewidth": 0.8}
+        # From the back to the front, as later patches cover earlier ones.
         for index in reversed(range(min(self.heads, 4))):
             shift, order = 0.07 * index, 1 - index / 10
             self.rounded(
@@ -184,6 +189,7 @@ class _Drawing:
         """A small matrix right of its box."""
         patches = require("matplotlib.patches", extra="draw")
         side = 0.5
+        # What is hidden has no color; the lightest color is left to the smallest score.
         masked = np.ma.masked_invalid(values)
         norm = require("matplotlib.colors", extra="draw").Normalize(masked.min() - 0.05, masked.max())
         colors.image(self.axes, masked, (x, x + side, y + side / 2, y - side / 2), norm).set_zorder(3)
@@ -198,6 +204,7 @@ class _Drawing:
 
 def _example(mask: bool) -> dict[str, Numbers]:
     """Scores, hidden scores and weights of six tokens: what the steps of the drawing do, computed."""
+    # A little more on the diagonal, as tokens often look at themselves, so that a pattern shows.
     scores = np.random.default_rng(7).normal(size=(6, 6)) + 1.5 * np.eye(6)
     hidden = scores
     if mask:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard.checks.arguments import checked
-from regard.draw import colors, inputs, labels, style, weight_pictures
+from regard.draw import colors, inputs, style, weight_pictures
 from regard.draw.chart import Entry, beside, chart, legend, plain
 from regard.draw.entropy_bounds import Entropies, entropies
 from regard.draw.inputs import Array
 from regard.draw.lines import LONGEST, line, means, region
-from regard.draw.panels import TALL, corner, panels
+from regard.draw.panels import TALL, corner, panels, rows_of_color
 from regard.statistics.observation import Observation
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from regard.record import Record
 
 BEHIND = "#cdd4db"
-MOST_BEHIND = 16  # heads up to which the others show behind each
+# Heads up to which the others show behind each.
+MOST_BEHIND = 16
 NOTE = (
     "0: all weight on one key. Dashed: the log of the number of keys that the query may attend, "
     "reached when all of them weigh the same."
@@ -162,27 +163,19 @@ def _layers_as_color(drawn: list[Entropies], title: str) -> Figure:
     fractions = [layer.fraction for layer in drawn]
     titles = []
     for layer, fraction in zip(drawn, fractions, strict=True):
+        # A query that may attend one key has the bound 0, of which nothing is a fraction.
         known = fraction[~np.isnan(fraction)]
         titles.append((layer.name, f"mean {known.mean():.2f}" if len(known) else ""))
     names, room = ("query", "head"), (0.2 + colors.room(FRACTION, 1.5), 1.5)
     figure, made, width = panels(
         titles, _span(drawn), names=names, beside=room, title=title, note=NOTE_OF_FRACTIONS
     )
-    norm, image = colors.norm("linear", 1.0), None
-    for layer, fraction, axes in zip(drawn, fractions, made, strict=True):
-        heads, queries = fraction.shape
-        extent = (layer.first - 0.5, layer.first + queries - 0.5, heads - 0.5, -0.5)
-        image = colors.image(axes, np.ma.masked_invalid([means(row) for row in fraction]), extent, norm)
-        axes.set_xlim(_span(drawn)[0] - 0.5, _span(drawn)[1] + 0.5)
-        if axes.yaxis.get_tick_params()["labelleft"]:
-            pitch = width * TALL / heads * style.POINTS
-            labels.put(axes, labels.of_positions(0, heads - 1, pitch, across=False), across=False)
-        else:
-            axes.set_yticks([])
-    across, down = figure.get_size_inches()
-    box = corner(made).get_position()
-    left, top = box.x1 * across + 0.2, (1 - box.y1) * down
-    colors.bar(figure, image, left, top, 1.5, FRACTION, [0.0, 0.25, 0.5, 0.75, 1.0])
+    rows = [
+        (layer.first, fraction.shape[1], np.array([means(row) for row in fraction]))
+        for layer, fraction in zip(drawn, fractions, strict=True)
+    ]
+    norm, ticks = colors.norm("linear", 1.0), [0.0, 0.25, 0.5, 0.75, 1.0]
+    rows_of_color(figure, made, rows, norm, width=width, name=FRACTION, ticks=ticks)
     return figure
 
 

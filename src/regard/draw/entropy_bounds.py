@@ -59,9 +59,8 @@ def entropies(source: Any, allowed: Any, batch: int) -> list[Entropies]:
         ShapeError, ArgumentError: as there.
     """
     if isinstance(source, Observation | Map):
-        calls = [source]
-    else:
-        calls = weight_pictures.observations(source)
+        source = [source]
+    calls = weight_pictures.observations(source)
     if calls is not None:
         if allowed is not None:
             raise ArgumentError("allowed belongs to an array; an observation knows its own")

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SIDE, BETWEEN = HEIGHT, 0.3  # inches: of a map, and from map to map
-DEPTH = 1e-6  # the smallest norm with a color of its own, as a fraction of the largest
+# Inches: of a map, and from map to map.
+SIDE, BETWEEN = HEIGHT, 0.3
+# The smallest norm with a color of its own, as a fraction of the largest.
+DEPTH = 1e-6
 BAR = "norm of ∂ output / ∂ input, logarithmic"
 
 
@@ -46,6 +48,7 @@ def flow(norms: Mapping[str, Array], *, title: str | None = None, note: str = ""
     shapes = {table.shape for table in tables.values()}
     if len(shapes) > 1 or any(rows != columns for rows, columns in shapes):
         raise ShapeError(f"norms must be square and of one size, got {sorted(shapes)}")
+    # One scale for all tables: they are drawn to be compared.
     largest = max(float(table.max()) for table in tables.values())
     if min(float(table.min()) for table in tables.values()) < 0 or largest == 0:
         raise ArgumentError("norms must be 0 or more, and not all of them 0")
@@ -82,6 +85,7 @@ def _map(axes: Axes, table: inputs.Numbers, norm: object, *, first: bool) -> Non
     """One table, exact zeros gray."""
     tokens = len(table)
     axes.set_gid("map")
+    # A causal layer's upper triangle is exactly 0, which a logarithm cannot show.
     colors.image(axes, np.ma.masked_equal(table, 0.0), (-0.5, tokens - 0.5, tokens - 0.5, -0.5), norm)
     pitch = SIDE / tokens * style.POINTS
     labels.put(axes, labels.of_positions(0, tokens - 1, pitch), across=True)

@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDEST, TALLEST = 13.0, 9.5  # inches for all panels, unless a panel would become smaller than this:
+# Inches for all panels, unless a panel would become smaller than this:
+WIDEST, TALLEST = 13.0, 9.5
 SMALLEST, LARGEST = 0.24, 1.9  # inches, a panel's side
 HAIR = 0.005  # inches
-FINEST = 64.0  # cells in an inch: smaller ones are drawn together
+# Cells in an inch: smaller ones are drawn together.
+FINEST = 64.0
 
 
 @checked
@@ -62,7 +64,8 @@ def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tup
         limit = max(picture.largest for layer in drawn for picture in layer.heads)
     grid = _Grid(drawn)
     below = _note(drawn, *note, shared=shared, shrunk=grid.shrinks)
-    colors.norm(scale, 1.0)  # which says what scales there are
+    # Which says what scales there are.
+    colors.norm(scale, 1.0)
     name = f"attention weight{colors.SUFFIX[scale]}"
     room = (
         grid.total + colors.room(name, grid.bar),
@@ -127,8 +130,10 @@ class _Grid:
         else:
             self.columns, self.rows = max(len(layer.heads) for layer in drawn), len(drawn)
         shapes = [(picture.queries, picture.keys) for layer in drawn for picture in layer.heads]
+        # The median: one decoding step of a single query must not flatten all panels.
         tall = float(np.clip(np.median([queries / keys for queries, keys in shapes]), 0.4, 2.5))
         pitch = min(WIDEST / self.columns, TALLEST / self.rows / tall)
+        # A panel and its gap: 1 + 0.12 of it.
         pitch = min(max(pitch, SMALLEST * 1.12), LARGEST * 1.12)
         self.panel = (pitch / 1.12, pitch / 1.12 * tall)
         self.gap = 0.12 * self.panel[0]

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LARGEST_CELL, BARE_CELL = 0.52, 0.4  # inches: of a cell with its value written, without
-LONGEST_SIDE = 11.0  # inches, when tokens are written beside it
+# Inches: of a cell with its value written, without.
+LARGEST_CELL, BARE_CELL = 0.52, 0.4
+# Inches, when tokens are written beside it.
+LONGEST_SIDE = 11.0
 PLAIN_SIDE = 6.4  # inches, when positions are
 SHORTEST_SIDE = 0.9  # inches
-READABLE = 16  # tokens up to which each cell shows its value
+# Tokens up to which each cell shows its value.
+READABLE = 16
 
 
 @checked
@@ -78,9 +81,9 @@ def heatmap(
         limit = drawn.largest or 1.0
     norm = colors.norm(scale, limit)
     readable = drawn.cell == 1 and max(drawn.weights.shape) <= READABLE
-    write_values = values
-    if values is None:
-        write_values = readable
+    write_values = readable
+    if values is not None:
+        write_values = values
 
     plan = _plan(drawn, queries, keys, write_values, scale)
     note = ""
@@ -92,9 +95,11 @@ def heatmap(
     axes.set_gid("weights")
     image = colors.image(axes, shown, drawn.extent, norm)
     axes.set_xlim(-0.5, drawn.keys - 0.5)
+    # Only queries and keys that exist are shown: a cell at the end may reach beyond them.
     axes.set_ylim(drawn.first + drawn.queries - 0.5, drawn.first - 0.5)
     _rules(axes, shown.shape, drawn)
     if right is not None:
+        # The outline goes through the same shrinking as the weights, so that it surrounds the cells that are seen.
         cells = replace(drawn, weights=right.astype(np.float32)).shrunk(*shown.shape) > 0
         outline(axes, cells, drawn.extent, 2.0 if max(shown.shape) <= READABLE else 1.2)
     labels.put(axes, plan.keys, across=True, top=True)
@@ -103,7 +108,8 @@ def heatmap(
     if write_values:
         _write_values(axes, shown, drawn, norm, plan)
     bar_left = plan.left + plan.width + 0.22
-    bar_top = plan.top + over + min(0.0, plan.height - plan.bar)  # beside low maps it ends where they do
+    # Beside low maps it ends where they do.
+    bar_top = plan.top + over + min(0.0, plan.height - plan.bar)
     colors.bar(figure, image, bar_left, bar_top, plan.bar, plan.name, colors.ticks(scale, float(norm.vmax)))
     return figure
 
@@ -130,6 +136,7 @@ def _names(drawn: Picture, tokens: Any, key_tokens: Any) -> tuple[list[str] | No
     """Labels of queries and of keys, checked; None where positions are to be written."""
     if drawn.cell > 1:
         return None, None
+    # In decoding with a cache the queries are the last of the keys, so one list of tokens names both.
     at_end = tokens is not None and key_tokens is None and len(tokens) == drawn.keys > drawn.queries
     keys, queries = key_tokens, tokens
     if at_end:
@@ -224,6 +231,7 @@ def _plan(
 
 def _rules(axes: Axes, shape: tuple[int, int], drawn: Picture) -> None:
     """White lines between cells while cells are large enough to need none."""
+    # Finer cells would be more rule than color.
     if max(shape) > 48:
         return
     width = 0.5
@@ -244,6 +252,7 @@ def _axis_names(figure: Figure, plan: _Plan, over: float) -> None:
 def _write_values(axes: Axes, shown: Any, drawn: Picture, norm: Any, plan: _Plan) -> None:
     """The weight in each cell, dark on light and light on dark."""
     rows, columns = shown.shape
+    # The text is wider than it is high: the width bounds its size, unless cells are flat.
     room = min(plan.width / columns, plan.height / rows * 1.6) * style.POINTS
     size = min(9.0, 9.0 * (room - 4) / style.measure("0.000", 9.0)[0])
     left, _, _, top = drawn.extent

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from regard.checks.arguments import checked
-from regard.draw import colors, labels, style
+from regard.draw import colors, style
 from regard.draw.chart import Entry, beside, legend, plain
 from regard.draw.grids import sheet
 from regard.draw.inputs import Numbers
 from regard.draw.lines import line
-from regard.draw.panels import TALL, corner, panels
+from regard.draw.panels import TALL, corner, panels, rows_of_color
 from regard.draw.weight_pictures import Layer, Picture
 from regard.errors import RecordError
 from regard.record.layers import short_names
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from regard.record.history import History
 
 NOTE = "Looks from left to right, at these steps of training; 0 is before the first update."
-AS_LINES = len(style.PALETTE)  # heads of a layer up to which each has a line
+# Heads of a layer up to which each has a line.
+AS_LINES = len(style.PALETTE)
 
 
 @checked
@@ -77,6 +78,7 @@ def _lines(
     entries = [Entry(f"head {head}", style.PALETTE[head]) for head in range(max(len(each) for each in drawn))]
     room = (beside(entries), len(entries) * 0.2 + 0.1)
     figure, made, width = _panels(history, drawn, name, named, room)
+    # Lines at either end of their range would be cut in half.
     margin = 0.05 * (ends[1] - ends[0])
     for values, axes in zip(drawn, made, strict=True):
         plain(axes)
@@ -92,20 +94,9 @@ def _rows(
     history: History, drawn: list[Numbers], name: str, named: tuple[str, str], ends: tuple[float, float]
 ) -> Figure:
     figure, made, width = _panels(history, drawn, "head", named, (0.2 + colors.room(name, 1.5), 1.5))
-    norm = colors.span(*ends)
-    for values, axes in zip(drawn, made, strict=True):
-        heads, steps = values.shape
-        extent = (-0.5, steps - 0.5, heads - 0.5, -0.5)
-        image = colors.image(axes, np.ma.masked_invalid(values), extent, norm)
-        if axes.yaxis.get_tick_params()["labelleft"]:
-            pitch = width * TALL / heads * style.POINTS
-            labels.put(axes, labels.of_positions(0, heads - 1, pitch, across=False), across=False)
-        else:
-            axes.set_yticks([])
-    across, down = figure.get_size_inches()
-    box = corner(made).get_position()
-    left, top = box.x1 * across + 0.2, (1 - box.y1) * down
-    colors.bar(figure, image, left, top, 1.5, name, colors.even(*ends))
+    rows = [(0, values.shape[1], values) for values in drawn]
+    norm, ticks = colors.span(*ends), colors.even(*ends)
+    rows_of_color(figure, made, rows, norm, width=width, name=name, ticks=ticks)
     return figure
 
 

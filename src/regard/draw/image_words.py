@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 MOST = 60  # words in one figure
 ACROSS = 7  # panels in a row
-LARGEST, SMALLEST = 1.7, 1.3  # inches, a panel's width with few panels in a row, and with many
-GAP, HEADER = 0.16, 0.26  # inches between panels, and above each for its word
+# Inches, a panel's width with few panels in a row, and with many.
+LARGEST, SMALLEST = 1.7, 1.3
+# Inches between panels, and above each for its word.
+GAP, HEADER = 0.16, 0.26
 
 
 @checked
@@ -63,6 +65,7 @@ def overlay(
     if right is not None:
         hits = found(values.reshape(len(values), -1), right.reshape(len(values), -1))
 
+    # As few rows as fit, and then rows of equal length: no row with a single panel.
     columns = -(-len(texts) // -(-len(texts) // ACROSS))
     rows = -(-len(texts) // columns)
     width = float(np.clip(8.0 / columns, SMALLEST, LARGEST))
@@ -72,6 +75,7 @@ def overlay(
     left = style.MARGIN
     room = (left + across + 0.22 + colors.room("attention weight", bar), max(down, HEADER + bar))
     figure, top = style.sheet(*room, title=title or "", note=" ".join(filter(None, (_legend(hits), note))))
+    # One scale for all panels, so that a word that looked at nothing in particular is pale.
     norm = colors.norm("linear", float(values.max()) or 1.0)
     for index, (text, own) in enumerate(zip(texts, values, strict=True)):
         row, column = divmod(index, columns)

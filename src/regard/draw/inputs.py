@@ -48,6 +48,7 @@ def any_numbers(name: str, array: object) -> Numbers:
     values = _plain(name, array)
     if values.dtype.kind not in "fiub":
         raise ArgumentError(f"{name} must be a tensor or array of numbers, got {type(array).__name__}")
+    # Half precision is too coarse for sums of weights; integers and booleans become doubles.
     floating = values.dtype.kind == "f"
     return values.astype(np.promote_types(values.dtype, np.float32) if floating else np.float64)
 
@@ -70,9 +71,11 @@ def truths(name: str, array: object, shape: tuple[int, ...], like: str) -> NDArr
 def _plain(name: str, array: object) -> NDArray[Any]:
     """The array as it is, of NumPy."""
     if isinstance(array, Tensor):
+        # There are no numbers on it, and .cpu() would fail with an error that names no argument.
         if array.is_meta:
             raise ArgumentError(f"{name} must hold numbers, got a tensor on the device meta")
         array = array.detach().cpu()
+        # NumPy has no bfloat16.
         array = (array.float() if array.dtype == torch.bfloat16 else array).numpy()
     try:
         return np.asarray(array)

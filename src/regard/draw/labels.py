@@ -22,9 +22,12 @@ BLANKS = {" ": "␣", "\n": "⏎", "\t": "⇥"}
 RUNS = re.compile("(" + "|".join(f"{blank}{{4,}}" for blank in BLANKS) + ")")
 SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 LARGEST, SMALLEST = 9.0, 6.0  # type sizes in points
-LEADING = 1.06  # line to line, as a multiple of the tallest label
-GAP = 4.0  # points between neighbors that stand side by side
-HAIR = 3.0  # points from an axis to its labels
+# Line to line, as a multiple of the tallest label.
+LEADING = 1.06
+# Points between neighbors that stand side by side.
+GAP = 4.0
+# Points from an axis to its labels.
+HAIR = 3.0
 
 
 def visible(token: str) -> str:
@@ -35,6 +38,7 @@ def visible(token: str) -> str:
     """
     if token == "":
         return "‹empty›"
+    # A single blank between letters is read as a blank, and needs no sign.
     words = re.split(r"(?<=\S) (?=\S)", token)
     return " ".join("".join(map(_signs, re.split(RUNS, word))) for word in words)
 
@@ -48,6 +52,7 @@ def _signs(text: str) -> str:
 
 def _sign(character: str) -> str:
     sign = BLANKS.get(character, character)
+    # matplotlib draws an empty box, and warns, where no font has the character.
     if sign.isprintable() and ord(sign) in style.covered():
         return sign
     return character.encode("unicode_escape").decode("ascii")
@@ -96,6 +101,7 @@ def of_tokens(tokens: Sequence[str], pitch: float, *, across: bool, first: float
         size = min(LARGEST, LARGEST * pitch * tiers / _line(texts, LARGEST))
         if size >= SMALLEST:
             return _laid(places, texts, size, tiers, turned=across)
+    # Ceiling division: a negative number's floor, negated.
     step = -int(-_line(texts, SMALLEST + 0.5) // pitch)
     return _laid(places[::step], texts[::step], SMALLEST + 0.5, 1, turned=across)
 
@@ -113,11 +119,9 @@ def of_positions(first: int, last: int, pitch: float, *, across: bool = True) ->
     step = next(
         step for power in range(19) for factor in (1, 2, 5) if (step := factor * 10**power) * pitch >= room
     )
+    # The first round number at or after `first`.
     start = -int(-first // step) * step
-    if start <= last:
-        places = range(start, last + 1, step)
-    else:
-        places = (first,)
+    places = list(range(start, last + 1, step)) or [first]
     return _laid(
         [float(place) for place in places], [f"{place:,}" for place in places], size, 1, turned=False
     )
@@ -175,7 +179,8 @@ def put(axes: Axes, labels: Labels, *, across: bool, top: bool = False) -> None:
         "usetex": False,
         "color": style.INK,
     }
-    if labels.turned:  # the anchor keeps every baseline in the middle of its place, whatever hangs below it
+    # The anchor keeps every baseline in the middle of its place, whatever hangs below it.
+    if labels.turned:
         turn = {"rotation": 90, "rotation_mode": "anchor", "va": "center_baseline"}
         look |= turn | {"ha": "left" if top else "right"}
     else:
@@ -185,6 +190,7 @@ def put(axes: Axes, labels: Labels, *, across: bool, top: bool = False) -> None:
             chosen = slice(tier, None, 2)
         else:
             chosen = slice(0 if tier == 0 else len(labels.texts), None)
+        # Two tiers are the axis's major and minor ticks, the only two pads that an axis has.
         axis.set_ticks(labels.places[chosen], labels.texts[chosen], minor=tier == 1, **look)
     axis.set_tick_params(which="major", length=0, pad=HAIR)
     axis.set_tick_params(which="minor", length=labels.lead, pad=0, width=0.35, color=style.RULE)

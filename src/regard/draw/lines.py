@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from regard.draw.inputs import Numbers
 
-LONGEST = 1200  # points up to which a line has each
+# Points up to which a line has each.
+LONGEST = 1200
 TINT = "#f3f5f8"
 
 
@@ -28,6 +29,7 @@ def line(axes: Axes, first: int, values: Numbers, color: Any, width: float, *, a
     look = {"marker": "o" if dots else "", "markersize": 4.2, "markeredgewidth": 0}
     axes.plot(places, means(values), color=color, linewidth=width, **look)
     if alone and len(values) > LONGEST:
+        # fmin and fmax leave NaN out; min and max would spread one NaN over its whole group.
         low, high = (fold.reduceat(values, _edges(len(values))) for fold in (np.fmin, np.fmax))
         axes.fill_between(places, low, high, color=color, alpha=0.18, linewidth=0)
 
@@ -54,6 +56,7 @@ def means(values: Numbers) -> Numbers:
     """The values, or where there are very many, means of neighbors; NaN is left out."""
     if len(values) <= LONGEST:
         return values
+    # A sum over valid values and their count: nanmean would warn of groups that are NaN altogether.
     edges, valid = _edges(len(values)), ~np.isnan(values)
     count = np.add.reduceat(valid, edges, dtype=np.float64)
     return np.add.reduceat(np.where(valid, values, 0.0), edges) / np.where(count > 0, count, np.nan)

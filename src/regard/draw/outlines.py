@@ -14,7 +14,8 @@ from regard.errors import require
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RIGHT = style.PALETTE[1]  # a warm color, beside the blues of weights
+# A warm color, beside the blues of weights.
+RIGHT = style.PALETTE[1]
 YES, NO = "✓", "✗"
 
 
@@ -40,6 +41,7 @@ def outline(
 def _runs(right: NDArray[np.bool_]) -> list[tuple[int, int, int]]:
     """Where cells of different kinds meet between rows: the border's number, its first and its last column."""
     outside = np.zeros((1, right.shape[1]), dtype=bool)
+    # A border runs where a cell and the one above it differ; outside everything is wrong.
     meets = np.diff(np.concatenate((outside, right, outside)), axis=0)
     ends = np.diff(np.pad(meets, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     starts, stops = np.argwhere(ends == 1), np.argwhere(ends == -1)
@@ -51,5 +53,6 @@ def found(weights: Numbers, right: NDArray[np.bool_]) -> list[bool | None]:
 
     None where no cell of the row is right; a row without any weight has found nothing.
     """
+    # argmax of a row of zeros is its first cell, which nothing has looked at.
     hits = right[np.arange(len(right)), weights.argmax(1)] & (weights.max(1) > 0)
     return [bool(hit) if row.any() else None for hit, row in zip(hits, right, strict=True)]

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from regard.draw import labels, style
+import numpy as np
+
+from regard.draw import colors, labels, style
 from regard.draw.grids import columns_for
+from regard.draw.inputs import Numbers
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 GAP, HEADER, LEFT, BELOW = 0.16, 0.24, 0.62, 0.5  # inches
-TALL = 0.62  # height of a panel, as a fraction of its width
+# Height of a panel, as a fraction of its width.
+TALL = 0.62
 
 
 def panels(
@@ -40,6 +44,7 @@ def panels(
     Returns:
         The figure, its panels, and the width of each in inches.
     """
+    # More than six in a row leave no room for the numbers of the axes.
     columns = min(columns_for(len(titles)), 6)
     rows = -(-len(titles) // columns)
     width = min(max(10.8 / columns, 1.7), 3.1)
@@ -74,3 +79,45 @@ def panels(
 def corner(made: Sequence[Axes]) -> Axes:
     """The panel at the right end of the first row: what stands beside the panels stands beside it."""
     return max((axes for axes in made), key=lambda axes: (axes.get_position().y0, axes.get_position().x0))
+
+
+def number_heads(axes: Axes, heads: int, width: float) -> None:
+    """The numbers of the heads whose rows a panel has, where it stands at the left; elsewhere none."""
+    if not axes.yaxis.get_tick_params()["labelleft"]:
+        axes.set_yticks([])
+        return
+    pitch = width * TALL / heads * style.POINTS
+    labels.put(axes, labels.of_positions(0, heads - 1, pitch, across=False), across=False)
+
+
+def rows_of_color(
+    figure: Figure,
+    made: Sequence[Axes],
+    rows: Sequence[tuple[int, int, Numbers]],
+    norm: Any,
+    *,
+    width: float,
+    name: str,
+    ticks: list[float],
+) -> None:
+    """A row of color for each head in every panel, and one bar beside them all.
+
+    Args:
+        figure: made by `panels`, which left 0.2 inches and `colors.room(name, 1.5)` on its right. made: its panels.
+        rows: for each panel the position of the first column, the number of columns that they stand for, and
+            `(heads, columns)`; NaN is gray.
+        norm: from numbers to 0 … 1. width: of a panel, in inches.
+        name: of the bar. ticks: its numbers.
+    """
+    image = None
+    for axes, (first, count, values) in zip(made, rows, strict=True):
+        heads = len(values)
+        extent = (first - 0.5, first + count - 0.5, heads - 0.5, -0.5)
+        limits = axes.get_xlim()
+        image = colors.image(axes, np.ma.masked_invalid(values), extent, norm)
+        # Drawing an image sets the limits to its own, and panels that share an axis may be of several lengths.
+        axes.set_xlim(limits)
+        number_heads(axes, heads, width)
+    across, down = figure.get_size_inches()
+    box = corner(made).get_position()
+    colors.bar(figure, image, box.x1 * across + 0.2, (1 - box.y1) * down, 1.5, name, ticks)

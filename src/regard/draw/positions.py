@@ -16,8 +16,10 @@ from regard.errors import ArgumentError, require
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WIDTH, MAP, GAP, CURVES = 7.2, 3.6, 0.28, 2.4  # inches: width of both panels, their heights, the gap between
-MOST_TURNS = 60  # changes of sign up to which the eye can follow a curve
+# Inches: width of both panels, their heights, the gap between.
+WIDTH, MAP, GAP, CURVES = 7.2, 3.6, 0.28, 2.4
+# Changes of sign up to which the eye can follow a curve.
+MOST_TURNS = 60
 
 
 @checked

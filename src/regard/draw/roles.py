@@ -9,9 +9,8 @@ import numpy as np
 from regard.analysis import ROLES
 from regard.analysis import roles as named
 from regard.checks.arguments import checked
-from regard.draw import labels, style
 from regard.draw.chart import Entry, beside, legend
-from regard.draw.panels import TALL, corner, panels
+from regard.draw.panels import TALL, corner, number_heads, panels
 from regard.errors import RecordError, require
 from regard.record.layers import short_names
 
@@ -28,7 +27,8 @@ COLORS = dict(
         strict=True,
     )
 )
-RULED = 24  # heads of a layer up to which a white line stands between two of them
+# Heads of a layer up to which a white line stands between two of them.
+RULED = 24
 
 
 @checked
@@ -63,15 +63,12 @@ def roles(history: History, *, title: str | None = None) -> Figure:
     for place, axes in enumerate(made):
         own = found[:, history.heads_of(place)].T
         heads, steps = own.shape
+        # Roles are names, not numbers: their colors are given as they are, without a scale.
         cells = np.array([[rgb(COLORS[role]) for role in row] for row in own])
         extent = (-0.5, steps - 0.5, heads - 0.5, -0.5)
         axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
         if heads <= RULED:
             axes.hlines(np.arange(1, heads) - 0.5, -0.5, steps - 0.5, color="white", linewidth=1.0)
-        if axes.yaxis.get_tick_params()["labelleft"]:
-            pitch = width * TALL / heads * style.POINTS
-            labels.put(axes, labels.of_positions(0, heads - 1, pitch, across=False), across=False)
-        else:
-            axes.set_yticks([])
+        number_heads(axes, heads, width)
     legend(corner(made), entries, width, width * TALL)
     return figure

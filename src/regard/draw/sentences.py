@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 MOST = 30  # sentences in one figure
 LINES = 3  # of a sentence
 DENSEST = 400  # letters that a line may have
-LONGEST = 1000  # characters that are looked at to fill them
-SIGN, BAR, SHARE = 0.24, 2.1, 0.5  # inches: what stands in a row beside the text
+# Characters that are looked at to fill them.
+LONGEST = 1000
+# Inches: what stands in a row beside the text.
+SIGN, BAR, SHARE = 0.24, 2.1, 0.5
 NARROWEST, WIDEST = 2.4, 5.2  # inches, the text
-ROOM = 0.95 * WIDEST * style.POINTS  # points; renderers round each letter to whole pixels
-LEADING, GAP, THICK = 0.165, 0.11, 0.13  # inches: from line to line, between sentences, a bar
-CLEARLY = 0.01  # share by which a right sentence is above all others: two digits show no less
+# Points; renderers round each letter to whole pixels.
+ROOM = 0.95 * WIDEST * style.POINTS
+# Inches: from line to line, between sentences, a bar.
+LEADING, GAP, THICK = 0.165, 0.11, 0.13
+# Share by which a right sentence is above all others: two digits show no less.
+CLEARLY = 0.01
 STRONG, PALE = 0.75, 0.35  # places on the color scale
 
 
@@ -66,6 +71,7 @@ def passage(
     right = _right(support, len(values))
     shares = values / (values.sum() or 1.0)
     hits = shares >= shares[~right].max(initial=0.0) + CLEARLY
+    # Those with most mass, stable where they are equal, then back in the order of the text.
     shown = sorted(np.argsort(-values, kind="stable")[:MOST].tolist())
     if values.any():
         first = int(values.argmax())

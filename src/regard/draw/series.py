@@ -169,13 +169,11 @@ def _ticks(axes: Axes, places: Numbers, logs: str) -> None:
         axes.set_xticks(shown, [colors.number(tick) for tick in shown])
     least, most = axes.get_ylim()
     if "y" not in logs and axes.dataLim.y0 >= 0:
-        least = 0.0  # heights of what is never negative can be compared
+        # Heights of what is never negative can be compared.
+        least = 0.0
     if "y" in logs:
-        rising = colors.decades(least, most)
+        rising = {tick: colors.power(tick) for tick in colors.decades(least, most)}
     else:
-        rising = colors.even(least, most)
-    write = colors.number
-    if "y" in logs:
-        write = colors.power
-    axes.set_yticks(rising, [write(tick) for tick in rising])
+        rising = {tick: colors.number(tick) for tick in colors.even(least, most)}
+    axes.set_yticks(list(rising), list(rising.values()))
     axes.set_ylim(least, most)

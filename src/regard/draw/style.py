@@ -71,6 +71,7 @@ TITLE, BODY, SMALL, TINY = 12.0, 9.0, 7.5, 6.0  # type sizes in points
 def families() -> tuple[str, ...]:
     """The families of FAMILIES and WIDE_FAMILIES that this machine has, in that order."""
     manager = require("matplotlib.font_manager", extra="draw")
+    # findfont warns of every family that is missing, so only those that are there are asked for.
     here = {entry.name for entry in manager.fontManager.ttflist}
     return tuple(name for name in (*FAMILIES, *WIDE_FAMILIES) if name in here)
 
@@ -99,6 +100,7 @@ def measure(text: str, size: float, bold: bool = False) -> tuple[float, float]:
     if not text:
         return 0.0, 0.0
     paths = require("matplotlib.textpath", extra="draw")
+    # text_to_path measures without a renderer, so that sizes are known before there is a figure.
     width, height, _ = paths.text_to_path.get_text_width_height_descent(text, font(size, bold), False)
     # Renderers round each glyph to whole pixels: allow them 3 %, and never less than the line's own height.
     return 1.03 * width, max(1.03 * height, size)
@@ -141,6 +143,7 @@ def sheet(width: float, height: float, *, title: str = "", note: str = "") -> tu
         under = (below.count("\n") + 1) * SMALL * 1.35 / POINTS + 0.12
     total = MARGIN + over + height + under + MARGIN
     figure = figures.Figure(figsize=(width, total), dpi=DPI, facecolor="white", layout="none")
+    # With a canvas of its own it can be drawn at any time, without pyplot, which would keep it alive.
     agg.FigureCanvasAgg(figure)
     write_at(figure, MARGIN, MARGIN, above, TITLE, bold=True, va="top", linespacing=1.25)
     write_at(figure, MARGIN, total - MARGIN, below, SMALL, color=MUTED, va="bottom", linespacing=1.25)
@@ -151,6 +154,7 @@ def place(figure: Figure, left: float, top: float, width: float, height: float) 
     """Bare axes of a given size in inches, measured from the top left corner of the figure."""
     across, down = figure.get_size_inches()
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
+    # Neighbors may overlap: an opaque background would cover their labels.
     axes.set_facecolor("none")
     axes.grid(False)
     for axis in (axes.xaxis, axes.yaxis):
@@ -168,6 +172,7 @@ def write(
 ) -> Text:
     """Text as it stands (a dollar sign is a dollar sign), in the typeface of every figure."""
     bold = properties.pop("bold", False)
+    # A token with two dollar signs would otherwise be set as mathematics.
     defaults = {"color": INK, "fontproperties": font(size, bold), "parse_math": False, "usetex": False}
     return target.text(x, y, text, **(defaults | properties))
 

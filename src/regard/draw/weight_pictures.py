@@ -14,7 +14,8 @@ from regard.record import Call, Record
 from regard.record.layers import short_names
 from regard.statistics.observation import Map, Observation
 
-MOST_EXACT = 1024  # queries and keys up to which a picture shows each weight, computed from the vectors
+# Queries and keys up to which a picture shows each weight, computed from the vectors.
+MOST_EXACT = 1024
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,10 @@ class Picture:
         for axis, limit in enumerate((rows, columns)):
             count = weights.shape[axis]
             if count > limit:
+                # Groups of neighbors whose sizes differ by one at most, so that no group at the end is a sliver.
                 edges = np.linspace(0, count, max(int(limit), 1), endpoint=False).astype(int)
                 weights = np.maximum.reduceat(weights, edges, axis=axis)
+        # −1 marks what may not be attended: weights are never negative.
         return np.ma.masked_less(weights, 0.0)
 
     @property
@@ -71,6 +74,7 @@ def picture(weights: object, cell: int = 1) -> Picture:
     Raises:
         ShapeError, ArgumentError: these are no weights of one head.
     """
+    # True is an int, and would pass as a cell of 1.
     if isinstance(cell, bool) or not isinstance(cell, int) or cell < 1:
         raise ArgumentError(f"cell must be a whole number of tokens, at least 1, got {cell!r}")
     values = numbers("weights", weights, "queries", "keys")
@@ -88,9 +92,7 @@ def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True
     Raises:
         ArgumentError: neither was kept, or there is no such head or batch row.
     """
-    grid = source.map
-    if isinstance(source, Map):
-        grid = source
+    grid = map_of(source)
     if isinstance(source, Call) and source.query is not None and (grid is None or (exact and grid.cell > 1)):
         size = source.sizes
         if max(size.queries, size.keys) <= MOST_EXACT:
@@ -101,8 +103,16 @@ def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True
             "a picture of the weights needs their map, and none was kept: ask for one with map=128"
         )
     values = numbers("map", grid(head, batch=batch), "queries", "keys")
+    # Cells of a map begin at multiples of their size, so the first may begin before the first query.
     lead = grid.offset % grid.cell
     return Picture(values, grid.cell, grid.queries, grid.keys, first_of(source), lead)
+
+
+def map_of(source: Observation | Map) -> Map | None:
+    """The map of an observation, or the map that is given itself; None where none was kept."""
+    if isinstance(source, Map):
+        return source
+    return source.map
 
 
 def first_of(source: Observation | Map) -> int:
@@ -111,9 +121,7 @@ def first_of(source: Observation | Map) -> int:
         if source.kind == "cross":
             return 0
         return source.offset
-    grid = source.map
-    if isinstance(source, Map):
-        grid = source
+    grid = map_of(source)
     if grid is None:
         return 0
     return grid.offset
@@ -123,9 +131,7 @@ def heads_of(source: Any) -> int:
     """The number of heads of an observation or map; 0 where nothing of it was kept."""
     if isinstance(source, Call):
         return source.sizes.heads
-    grid = source.map
-    if isinstance(source, Map):
-        grid = source
+    grid = map_of(source)
     if grid is None:
         return 0
     return int(grid.total.shape[1])
@@ -161,6 +167,7 @@ def layers(source: Any, batch: int) -> list[Layer]:
             for item in several
         ]
         return [Layer(name, heads) for name, heads in zip(names(several), pictures, strict=True)]
+    # An array has its own axis for that: silence would draw another row than was asked for.
     if batch != 0:
         raise ArgumentError("batch chooses from an observation; weights[batch] does from an array")
     if isinstance(source, list | tuple):

@@ -20,22 +20,23 @@ import torch
 from torch import Tensor
 
 from regard.checks.transforms import transforming, wrapped
-from regard.engines.column_sums import Sums
+from regard.engines.column_sums import Sums, sums_of
 from regard.engines.protocol import Runner
 from regard.engines.second import GRADED, second
 from regard.errors import EngineError
 from regard.masks.window import Window
 from regard.spec import Spec
 from regard.spec.bias import ScoreMod
-from regard.statistics.observation import Map
 from regard.statistics.state import SUMS, State
 from regard.statistics.table import Wanted
 
 Fold = Callable[[Tensor, Tensor, Tensor | None, Spec, Wanted], State]
-Vjp = Callable[..., tuple[Tensor | None, ...]]  # `vjp` of the protocol in `regard.engines`
+# `vjp` of the protocol in `regard.engines`.
+Vjp = Callable[..., tuple[Tensor | None, ...]]
 
 CONSTANT = ("m", "count", "top_scores", "top_keys")
-INPUTS = 4  # query, key, value, the bias's tensor
+# Query, key, value, the bias's tensor.
+INPUTS = 4
 THIRD = (
     "attention can be differentiated twice, and this asks for a third derivative, or for a gradient of a forward-mode "
     "one: torch.func.hessian, jacfwd of jacrev, and grad of grad are what there is; for more, compute the small call "
@@ -47,9 +48,10 @@ def differentiable(fold: Fold, vjp: Vjp) -> Fold:
     """The fold, differentiable by `vjp`; without a derivative to come it is the fold alone."""
 
     def rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
-        parameter = None if spec.bias is None else spec.bias.parameter
+        parameter = spec.parameter
         inputs = [t for t in (query, key, value, parameter) if t is not None]
         graded = torch.is_grad_enabled() and any(t.requires_grad for t in inputs)
+        # A transform may ask for a derivative that no tensor shows: inside torch.func requires_grad says nothing.
         if graded or transforming(*inputs):
             _no_hidden_gradient(spec, key)
             return State(*_Fold.apply(query, key, value, parameter, spec, want, fold, vjp))
@@ -77,18 +79,8 @@ def columns(
     """The second fold of an engine, below any transform of torch.func; it has no derivative."""
     if not transforming(query, key, l):
         return runner.columns(query, key, spec, m, l, want)
-    parameter = None if spec.bias is None else spec.bias.parameter
-    results = list(_Columns.apply(query, key, m, l, parameter, spec, want, runner))
-    received = results.pop(0) if want.received else None
-    received_max = results.pop(0) if want.received_max else None
-    if not want.cell:
-        return Sums(received, received_max, None)
-    total, peak, rows = results
-    queries, keys = query.shape[2], key.shape[2]
-    picture = Map(
-        total=total, peak=peak, rows=rows, cell=want.cell, queries=queries, keys=keys, offset=spec.offset
-    )
-    return Sums(received, received_max, picture)
+    tensors = _Columns.apply(query, key, m, l, spec.parameter, spec, want, runner)
+    return sums_of(tensors, query, key, spec, want)
 
 
 def _bound(spec: Spec, parameter: Tensor | None) -> Spec:
@@ -104,14 +96,18 @@ def _by_sample(
     """A function below torch.vmap: of one sample after the other, so that memory is that of one."""
     if info.batch_size == 0:
         raise EngineError("torch.vmap over attention needs at least one sample, got 0")
-    samples = [
-        function.apply(
-            *(a if axis is None else a.select(axis, i) for a, axis in zip(args, axes, strict=True))
-        )
-        for i in range(info.batch_size)
-    ]
-    results = tuple(None if parts[0] is None else torch.stack(parts) for parts in zip(*samples, strict=True))
-    return results, tuple(None if result is None else 0 for result in results)
+    samples = []
+    for i in range(info.batch_size):
+        sample = list(args)
+        for place, axis in enumerate(axes):
+            if axis is not None:
+                sample[place] = args[place].select(axis, i)
+        samples.append(function.apply(*sample))
+    results: list[Tensor | None] = []
+    for parts in zip(*samples, strict=True):
+        # A result that one sample lacks, all lack: what is asked for is the same for each.
+        results.append(None if parts[0] is None else torch.stack(parts))
+    return tuple(results), tuple(None if result is None else 0 for result in results)
 
 
 class _Fold(torch.autograd.Function):
@@ -129,7 +125,8 @@ class _Fold(torch.autograd.Function):
         # The bias's tensor reaches `vjp` in the spec; saved, it is guarded against writes in place.
         ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
         ctx.save_for_forward(query, key, value, parameter, state.m, state.l)
-        ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
+        # What no one differentiates costs nothing.
+        ctx.set_materialize_grads(False)
         constants = [getattr(state, name) for name in CONSTANT]
         ctx.mark_non_differentiable(*(t for t in constants if t is not None))
         ctx.held = [name for name in GRADED if getattr(state, name) is not None]
@@ -189,6 +186,7 @@ class _Vjp(torch.autograd.Function):
         second_order = _Second.apply(query, key, value, parameter, m, *grads, *tangents[:INPUTS], *more)[
             :INPUTS
         ]
+        # The gradient depends on the inputs, and on the incoming gradients, in which it is linear.
         first_order = _Vjp.apply(
             query, key, value, parameter, m, normalizer, *along, *more, ctx.vjp, ctx.needed
         )
@@ -202,8 +200,10 @@ class _Vjp(torch.autograd.Function):
 
 
 def _total(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    if a is None or b is None:
-        return b if a is None else a
+    if a is None:
+        return b
+    if b is None:
+        return a
     return a + b
 
 
@@ -240,8 +240,7 @@ class _Columns(torch.autograd.Function):
     @staticmethod
     def forward(query, key, m, l, parameter, spec, want, runner):  # type: ignore[no-untyped-def]
         sums = runner.columns(query, key, _bound(spec, parameter), m, l, want)
-        picture = () if sums.map is None else (sums.map.total, sums.map.peak, sums.map.rows)
-        return tuple(t for t in (sums.received, sums.received_max, *picture) if t is not None)
+        return tuple(sums.tensors())
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

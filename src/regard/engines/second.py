@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.dropping import dropout_factors
+from regard.engines.memory import gradient_sums, in_input_types
 from regard.engines.walk import finished, plain, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
@@ -51,32 +52,36 @@ def second(
         Nine tensors, each like its input; None where an input is None.
     """
     sizes, exact = sizes_of(query, key, value), statistics_dtype(query.dtype)
-    inputs = (query, key, value, None if spec.bias is None else spec.bias.parameter)
-    every = (*inputs, *(getattr(grads, name) for name in GRADED))
-    sums = [None if t is None else torch.zeros_like(t, dtype=exact) for t in every]
+    every = (query, key, value, spec.parameter, *(getattr(grads, name) for name in GRADED))
+    sums = gradient_sums(every, [True] * len(every), exact)
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         for window in windows:
             places = _places(spec, window, slice(q0 - spec.offset, q1 - spec.offset))
             leaves = [_leaf(t, place, exact) for t, place in zip(every, places, strict=True)]
             m = grads.m[places[0]].to(exact)
-            wanted = [
-                None if c is None else c[place].to(exact)
-                for c, place in zip(cotangents, places, strict=False)
-            ]
+            wanted = [_part(c, place, exact) for c, place in zip(cotangents, places, strict=False)]
             with torch.enable_grad():
                 total = _sum(leaves, m, sizes, spec, want, window)
                 tile_grads = _twice(total, leaves, wanted)
             for held, place, grad in zip(sums, places, tile_grads, strict=True):
                 if held is not None and grad is not None:
                     held[place] += grad
-    return tuple(None if t is None or s is None else s.to(t.dtype) for s, t in zip(sums, every, strict=True))
+    return in_input_types(sums, every)
 
 
 def _places(spec: Spec, window: Window, rows: slice) -> list[Index]:
     """Where a tile's part of each of the nine tensors lies."""
     of_queries, of_keys = (slice(None), slice(None), rows), (slice(None), slice(None), window.columns)
-    index: Index = () if spec.bias is None else spec.bias.part(window)[1]
+    index: Index = ()
+    if spec.bias is not None:
+        index = spec.bias.part(window)[1]
     return [of_queries, of_keys, of_keys, index, *[of_queries] * len(GRADED)]
+
+
+def _part(tensor: Tensor | None, place: Index, dtype: torch.dtype) -> Tensor | None:
+    if tensor is None:
+        return None
+    return tensor[place].to(dtype)
 
 
 def _leaf(tensor: Tensor | None, place: Index, dtype: torch.dtype) -> Tensor | None:
@@ -100,12 +105,18 @@ def _sum(
     if bias is not None and spec.bias is not None:
         spec = replace(spec, bias=spec.bias.part(window)[0].with_values(bias))
     tile, allowed = finished(plain(_clean(query), _clean(key), spec), spec, window)
-    empty = m == -torch.inf  # a row without a key, whatever its scores are made of
-    blocked = empty[..., None] if allowed is None else ~allowed | empty[..., None]
+    # A row without a key, whatever its scores are made of.
+    empty = m == -torch.inf
+    blocked = empty[..., None]
+    if allowed is not None:
+        blocked = ~allowed | blocked
+    # Filled before the exponential and after: 0 · NaN is NaN, in the gradients of both.
     x = (tile - torch.where(empty, 0.0, m)[..., None]).masked_fill(blocked, 0.0)
     p = x.exp().masked_fill(blocked, 0.0)
     l, u, r, o, c = state_grads
-    grad = torch.zeros_like(p) if l is None else l[..., None].expand_as(p)
+    grad = torch.zeros_like(p)
+    if l is not None:
+        grad = l[..., None].expand_as(p)
     if u is not None:
         grad = grad + u[..., None] * x
     if r is not None:
@@ -117,7 +128,9 @@ def _sum(
     if o is not None and value is not None:
         lanes = o.reshape(sizes.batch * sizes.kv_heads, -1, sizes.value_dim)
         through = torch.bmm(lanes, _clean(value).flatten(0, 1).transpose(1, 2)).view_as(p)
-        grad = grad + (through * dropout_factors(p, window, want) if want.dropout else through)
+        if want.dropout:
+            through = through * dropout_factors(p, window, want)
+        grad = grad + through
     return (p * grad).sum()
 
 
@@ -132,6 +145,10 @@ def _twice(total: Tensor, leaves: Sequence[Tensor | None], cotangents: Sequence[
     inner = sum(products, start=total.new_zeros(()))
     if not inner.requires_grad:
         return none
-    inputs = [t for t in leaves if t is not None]
-    grads = iter(torch.autograd.grad(inner, inputs, allow_unused=True))
-    return tuple(None if t is None else next(grads) for t in leaves)
+    # autograd takes no None among its inputs, so the gradients go back to where the tensors came from.
+    present = [i for i, tensor in enumerate(leaves) if tensor is not None]
+    results: list[Tensor | None] = [None] * len(leaves)
+    grads = torch.autograd.grad(inner, [t for t in leaves if t is not None], allow_unused=True)
+    for i, grad in zip(present, grads, strict=True):
+        results[i] = grad
+    return tuple(results)

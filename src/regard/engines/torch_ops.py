@@ -15,19 +15,20 @@ import torch
 from torch import Tensor
 
 from regard import engines
-from regard.engines.column_sums import Sums
+from regard.engines.column_sums import Sums, sums_of
 from regard.engines.protocol import Engine
 from regard.engines.tiles.rows import blank
 from regard.errors import ArgumentError, EngineError, MaskError
-from regard.shapes import sizes_of, statistics_dtype
+from regard.shapes import sizes_of, statistics_dtype, value_dim_of
 from regard.spec import Spec, codec
 from regard.statistics import linear
 from regard.statistics.linear import Column
-from regard.statistics.observation import Map, cells
+from regard.statistics.observation import cells
 from regard.statistics.state import SUMS, State
 from regard.statistics.table import Wanted
 
-GRADED = ("l", "u", "r", "o", "c")  # the sums of a state that have a gradient
+# The sums of a state that have a gradient.
+GRADED = ("l", "u", "r", "o", "c")
 WAY_OUT = "call attention outside of the compiled function, or below torch.compiler.disable"
 # What every operator takes of a spec and of what is wanted: `recipe` is the structure around tensors and numbers.
 PACKED = (
@@ -44,29 +45,13 @@ class Traced:
     def rows(self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
         """The first fold, differentiable in query, key, value and a bias's tensor."""
         sums = torch.ops.regard.rows(query, key, value, *_packed(self.name, spec, want))
-        return State(**dict(zip(_names(want, 0 if value is None else value.shape[3]), sums, strict=True)))
+        return State(**dict(zip(_names(want, value_dim_of(value)), sums, strict=True)))
 
     def columns(self, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
         """The second fold."""
         packed = _packed(self.name, spec, want)
-        rows = (query, key, m, l)
-        sums = list(torch.ops.regard.columns(*(tensor.detach() for tensor in rows), *packed))
-        received = sums.pop(0) if want.received else None
-        received_max = sums.pop(0) if want.received_max else None
-        if not want.cell:
-            return Sums(received, received_max, None)
-        total, peak, counts = sums
-        queries, keys = query.shape[2], key.shape[2]
-        picture = Map(
-            total=total,
-            peak=peak,
-            rows=counts,
-            cell=want.cell,
-            queries=queries,
-            keys=keys,
-            offset=spec.offset,
-        )
-        return Sums(received, received_max, picture)
+        tensors = torch.ops.regard.columns(*(t.detach() for t in (query, key, m, l)), *packed)
+        return sums_of(tensors, query, key, spec, want)
 
     def look(
         self, query: Tensor, key: Tensor, spec: Spec, want: Wanted
@@ -124,9 +109,12 @@ def _filled(part: Any, numbers: Sequence[int]) -> Any:
         return {name: _filled(inner, numbers) for name, inner in part.items()}
     if isinstance(part, list):
         return [_filled(inner, numbers) for inner in part]
-    return numbers[part] if isinstance(part, int) else part
+    if isinstance(part, int):
+        return numbers[part]
+    return part
 
 
+# A graph runs one recipe again and again.
 @lru_cache(maxsize=256)
 def _read(recipe: str) -> list[Any]:
     return list(literal_eval(recipe))
@@ -166,16 +154,22 @@ def _unpacked(
     body = {"scale": scale, "softcap": softcap, "offset": numbers[0], "bias": kind, "sink_logit": False}
     sizes, want = sizes_of(query, key, value), _wanted(packed)
     spec = codec.decode(body | {"mask": _filled(mask, numbers)}, tensors, sizes).on(query.device)
-    with torch.set_grad_enabled(learned):  # an engine may refuse a bias that is learned, and only such a one
+    # An engine may refuse a bias that is learned, and only such a one.
+    with torch.set_grad_enabled(learned):
         return engines.choose(engine, query, key, value, spec, want), spec, want
 
 
 def _names(want: Wanted, value_dim: int) -> list[str]:
     """Names of the sums that a state holds, in their order."""
     optional = {
-        "u": want.entropy, "r": want.squares, "o": want.output and value_dim > 0, "c": bool(want.columns),
-        "count": want.count, "top_scores": want.top > 0, "top_keys": want.top > 0,
-    }  # fmt: skip
+        "u": want.entropy,
+        "r": want.squares,
+        "o": want.output and value_dim > 0,
+        "c": bool(want.columns),
+        "count": want.count,
+        "top_scores": want.top > 0,
+        "top_keys": want.top > 0,
+    }
     return [name for name in SUMS if optional.get(name, True)]
 
 
@@ -185,10 +179,10 @@ def _listed(state: State) -> list[Tensor]:
 
 def _uniform(state: State) -> State:
     """The state with scores in the type of its sums, as the native engine gives it: a graph knows no engine."""
-    top = state.top_scores
-    return replace(
-        state, m=state.m.to(state.l.dtype), top_scores=None if top is None else top.to(state.l.dtype)
-    )
+    state = replace(state, m=state.m.to(state.l.dtype))
+    if state.top_scores is None:
+        return state
+    return replace(state, top_scores=state.top_scores.to(state.l.dtype))
 
 
 # --- the operators -----------------------------------------------------------------------------------------
@@ -236,10 +230,12 @@ def _(query, key, value, bias, *rest):  # type: ignore[no-untyped-def]
 def _remember(ctx, inputs, output):  # type: ignore[no-untyped-def]
     query, key, value, bias, content, *ctx.rest = inputs
     ctx.want = _wanted((bias, content, *ctx.rest))
-    ctx.names = _names(ctx.want, 0 if value is None else value.shape[3])
+    ctx.names = _names(ctx.want, value_dim_of(value))
     constants = [t for name, t in zip(ctx.names, output, strict=True) if name not in GRADED]
-    ctx.mark_non_differentiable(*constants)  # every reading of the state is the same for any m
-    ctx.set_materialize_grads(False)  # what no one differentiates costs nothing
+    # Every reading of the state is the same for any m.
+    ctx.mark_non_differentiable(*constants)
+    # What no one differentiates costs nothing.
+    ctx.set_materialize_grads(False)
     m, normalizer = output[:2]
     ctx.save_for_backward(query, key, value, bias, m, normalizer, *content)
 
@@ -274,9 +270,7 @@ torch.library.register_autograd("regard::rows_backward", _no_second)
 @torch.no_grad()
 def _columns(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
     engine, spec, want = _unpacked(query, key, None, packed)
-    sums = engine.columns(query, key, spec, m, l, want)
-    picture = () if sums.map is None else (sums.map.total, sums.map.peak, sums.map.rows)
-    return [t for t in (sums.received, sums.received_max, *picture) if t is not None]
+    return engine.columns(query, key, spec, m, l, want).tensors()
 
 
 @_columns.register_fake
@@ -288,6 +282,7 @@ def _(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
         grid_q, grid_k = cells(offset, offset + sizes.queries, want.cell), cells(0, sizes.keys, want.cell)
         sums += [query.new_empty(*outer, grid_q, grid_k, dtype=exact)] * 2
         sums.append(query.new_empty(*outer, grid_q, dtype=torch.int64))
+    # Each its own: outputs of an operator must not share memory.
     return [torch.empty_like(tensor) for tensor in sums]
 
 
@@ -312,7 +307,9 @@ def _sample(value: Any, axis: Any, i: int) -> Any:
     """One sample of an argument, in which tensors may be below one another in a list."""
     if isinstance(value, list) and isinstance(axis, list):
         return [_sample(inner, inner_axis, i) for inner, inner_axis in zip(value, axis, strict=True)]
-    return value if axis is None else value.select(axis, i)
+    if axis is None:
+        return value
+    return value.select(axis, i)
 
 
 for _operator in (_rows, _rows_backward, _columns):

@@ -20,13 +20,16 @@ from regard.spec import Spec
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-TILE_ELEMENTS = 1 << 20  # scores in one tile, all heads together: 4 MiB in float32, near the caches
-SHAPES = ((512, 512), (256, 512), (256, 256), (128, 128), (64, 64))  # queries × keys
+# Scores in one tile, all heads together: 4 MiB in float32, near the caches.
+TILE_ELEMENTS = 1 << 20
+# Queries × keys.
+SHAPES = ((512, 512), (256, 512), (256, 256), (128, 128), (64, 64))
 
 
 def shape_of(sizes: Sizes, mask: Mask | None, offset: int) -> tuple[int, int]:
     """Queries and keys of a tile: as large as memory allows, smaller where the mask is sparse enough to gain by it."""
     lanes = max(1, sizes.batch * sizes.heads)
+    # Large tiles cost the fewest calls of torch; the smallest is taken even where many heads pass the limit.
     fitting = [shape for shape in SHAPES if shape[0] * shape[1] * lanes <= TILE_ELEMENTS] or [SHAPES[-1]]
     if mask is None:
         return fitting[0]
@@ -71,14 +74,21 @@ def _row(
     Partial tiles are halved further, down to squares, to find the empty and the full ones among their parts.
     """
     narrow, wide = min(shape), shape[1]
-    stack = [(0, keys)] if keys else []
+    if not keys:
+        return
+    stack = [(0, keys)]
     while stack:
         k0, k1 = stack.pop()
-        kind = Tile.ALL if mask is None else mask.tile(q0, q1, k0, k1)
+        kind = Tile.ALL
+        if mask is not None:
+            kind = mask.tile(q0, q1, k0, k1)
         if kind is Tile.NONE:
             continue
         if kind is Tile.SOME and k1 - k0 > narrow:
-            step = wide if k1 - k0 > wide else narrow
+            step = narrow
+            if k1 - k0 > wide:
+                step = wide
+            # Halves end at multiples of a tile's side, so that the tiles of neighboring rows line up; left one first.
             middle = k0 + -(-(k1 - k0) // (2 * step)) * step
             stack += [(middle, k1), (k0, middle)]
         elif kind is Tile.SOME:
@@ -97,6 +107,7 @@ def without_autocast(
 
     @wraps(fold)
     def run(query: Tensor, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        # bmm under autocast would take its products in bfloat16, which are no scores to sum exponentials of.
         with torch.autocast(query.device.type, enabled=False):
             return fold(query, *args, **kwargs)
 
@@ -152,10 +163,11 @@ def plain(query: Tensor, key: Tensor, spec: Spec, space: Workspace | None = None
     kv_heads, columns = key.shape[1:3]
     folded = query.reshape(batch * kv_heads, heads // kv_heads * rows, dim).contiguous()
     transposed = key.reshape(batch * kv_heads, columns, dim).contiguous().transpose(1, 2)
-    out = None if space is None else space(batch * kv_heads, folded.shape[1], columns)
-    product = torch.bmm(folded, transposed) if out is None else torch.bmm(folded, transposed, out=out)
-    tile = product.view(batch, heads, rows, columns)
-    tile = tile * spec.scale if out is None else tile.mul_(spec.scale)
+    if space is None:
+        tile = torch.bmm(folded, transposed).view(batch, heads, rows, columns) * spec.scale
+    else:
+        out = space(batch * kv_heads, folded.shape[1], columns)
+        tile = torch.bmm(folded, transposed, out=out).view(batch, heads, rows, columns).mul_(spec.scale)
     if spec.softcap is not None:
         tile = spec.softcap * torch.tanh(tile / spec.softcap)
     return tile
@@ -169,15 +181,19 @@ def finished(
     if spec.bias is not None:
         tile = spec.bias.apply(tile, window)
     allowed = None
+    # The walker has asked the mask already: of a full tile nothing is to be found out pair by pair.
     if spec.mask is not None and not window.full:
         allowed = allows(spec.mask, window, tile.shape[0], tile.shape[1], tile.device)
     if spec.bias is not None and spec.bias.may_block:
         seen = ~spec.bias.blocks(before, tile, window)
-        allowed = seen if allowed is None else allowed & seen
-    if allowed is not None and fill:
-        blocked = ~allowed
-        tile = tile.masked_fill_(blocked, -torch.inf) if in_place else tile.masked_fill(blocked, -torch.inf)
-    return tile, allowed
+        if allowed is not None:
+            seen = allowed & seen
+        allowed = seen
+    if allowed is None or not fill:
+        return tile, allowed
+    if in_place:
+        return tile.masked_fill_(~allowed, -torch.inf), allowed
+    return tile.masked_fill(~allowed, -torch.inf), allowed
 
 
 def allows(mask: Mask, window: Window, batch: int, heads: int, device: torch.device) -> Tensor:

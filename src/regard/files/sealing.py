@@ -22,12 +22,14 @@ from regard.errors import RegardError, require
 from regard.files import writing
 
 SEAL = "seal.json"
-TENSOR = "sha256"  # the name of the last tensor of a sealed safetensors file
+# The name of the last tensor of a sealed safetensors file.
+TENSOR = "sha256"
 ZEROS = "0" * 64
 HEAD = re.compile(
     rb'\{\s*"format": "(?P<format>[a-z-]+)",\s*"version": (?P<version>\d+),\s*"sha256": "(?P<digest>[0-9a-f]{64})"'
 )
-MAX_BYTES = 256 << 20  # of a document, and of the header of a safetensors file
+# Of a document, and of the header of a safetensors file.
+MAX_BYTES = 256 << 20
 
 
 class Form(NamedTuple):
@@ -56,7 +58,8 @@ def document(form: Form, body: Mapping[str, Any], **layout: Any) -> bytes:
     """
     head = {"format": form.format, "version": form.version, "sha256": ZEROS}
     content = json.dumps(head | dict(body), allow_nan=False, **layout).encode() + b"\n"
-    json.loads(content, object_pairs_hook=_once)  # 1 and "1" are one name in JSON
+    # 1 and "1" are one name in JSON.
+    json.loads(content, object_pairs_hook=_once)
     return content.replace(ZEROS.encode(), hashlib.sha256(content).hexdigest().encode(), 1)
 
 
@@ -174,12 +177,14 @@ def unpacked(content: bytes) -> tuple[dict[str, Tensor], dict[str, str]]:
     """
     numbers = require("safetensors.torch", extra="record")
     try:
+        # The length of the header, as safetensors writes it: checked before anything believes it.
         size = int.from_bytes(content[:8], "little")
         if size > min(len(content), MAX_BYTES):
             raise ValueError("is damaged: it ends before its header does")
         header = strict(content[8 : 8 + size])
         tensors = numbers.load(content)
-    except Exception as error:  # whatever a library finds to say about a hostile file
+    except Exception as error:
+        # Whatever a library finds to say about a hostile file.
         raise ValueError(f"is no safetensors file that can be read: {error}") from error
     seal = tensors.pop(TENSOR, None)
     if seal is None or content[-32:] != bytes(seal.flatten().tolist()):

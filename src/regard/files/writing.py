@@ -24,14 +24,16 @@ from regard.errors import RegardError
 
 try:
     import fcntl
-except ImportError:  # Windows, where a file that is open cannot be removed: that is its lock
+except ImportError:
+    # Windows, where a file that is open cannot be removed: that is its lock.
     fcntl = None  # type: ignore[assignment]
 
 UNFINISHED = re.compile(r"\.regard-[0-9a-f]{16}\.tmp")
 LOCK = ".lock"
 # Names of what this process has open: renaming something over the file behind them would cut them off.
 OPEN = re.compile(r"/dev/(?P<name>stdout|stderr)|/(dev|proc/self)/fd/(?P<number>\d+)")
-PATIENCE = 60.0  # seconds for which a save waits for another one's renaming, which takes milliseconds
+# Seconds for which a save waits for another one's renaming, which takes milliseconds.
+PATIENCE = 60.0
 
 
 def write(
@@ -110,7 +112,8 @@ def replacing_all(
             f"the {what} must go where files can be written, got {str(folder)!r}: {fault.strerror or fault}"
         ) from fault
     except Exception as fault:
-        if type(fault).__name__ != "SafetensorError":  # a type of a package that need not be installed
+        # A type of a package that need not be installed.
+        if type(fault).__name__ != "SafetensorError":
             raise
         raise error(f"the {what} must go where files can be written, got {str(folder)!r}: {fault}") from fault
 
@@ -148,8 +151,10 @@ def publish(finished: Path, target: Path) -> None:
     try:
         mode = target.lstat().st_mode
     except FileNotFoundError:
-        mode = (finished.parent / LOCK).lstat().st_mode  # that of any new file here
-    if hasattr(os, "fchmod"):  # elsewhere permissions are those of the folder
+        # That of any new file here.
+        mode = (finished.parent / LOCK).lstat().st_mode
+    # Elsewhere permissions are those of the folder.
+    if hasattr(os, "fchmod"):
         finished.chmod(S_IMODE(mode))
     _sync(finished)
     os.replace(finished, target)
@@ -197,7 +202,8 @@ def _remove(place: Path) -> None:
         try:
             lock = os.open(place / LOCK, os.O_RDWR)
         except FileNotFoundError:
-            place.rmdir()  # its maker ended before it locked it; one that is about to lock it makes another
+            # Its maker ended before it locked it; one that is about to lock it makes another.
+            place.rmdir()
             return
         try:
             if _taken(lock, otherwise=True):
@@ -218,7 +224,8 @@ def _locked(folder: Path) -> tuple[Path, int]:
         place.mkdir(0o700)
         try:
             lock = os.open(place / LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
-        except FileNotFoundError:  # cleared by another process in between
+        except FileNotFoundError:
+            # Cleared by another process in between.
             continue
         if _taken(lock) or not os.fstat(lock).st_nlink:
             os.close(lock)
@@ -234,7 +241,8 @@ def _taken(handle: int, *, otherwise: bool = False) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:
+        # A file system without locks.
         return otherwise
     return False
 

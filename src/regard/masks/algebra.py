@@ -47,8 +47,9 @@ class Mask(ABC):
         The four are integer tensors (or ints) that broadcast. The result is a bool tensor that broadcasts
         to their common shape: smaller where an axis does not matter. `torch.vmap` can trace it.
         """
+        # A number joins the tensor on its device: indexing a mask's content across devices would fail.
         if not isinstance(q_pos, Tensor):
-            q_pos = torch.tensor(q_pos, device=k_pos.device if isinstance(k_pos, Tensor) else None)
+            q_pos = torch.tensor(q_pos, device=getattr(k_pos, "device", None))
         if not isinstance(k_pos, Tensor):
             k_pos = torch.tensor(k_pos, device=q_pos.device)
         return self._allows(q_pos, k_pos, batch, head)
@@ -111,10 +112,12 @@ class Mask(ABC):
         Raises:
             MaskError: the content does not fit these sizes.
         """
-        offset = keys - queries if offset is None else offset
+        offset = offset_or_end(offset, queries, keys)
         batch, heads = batch or self.shape[0], heads or self.shape[1]
         self.check(batch, heads, queries, keys, offset)
-        mask = self if device is None else self.to(device)
+        mask = self
+        if device is not None:
+            mask = self.to(device)
         allowed = mask.allows(
             torch.arange(offset, offset + queries, device=device)[:, None],
             torch.arange(keys, device=device),
@@ -140,7 +143,7 @@ class Mask(ABC):
         Raises:
             MaskError: the content does not fit these sizes.
         """
-        offset = keys - queries if offset is None else offset
+        offset = offset_or_end(offset, queries, keys)
         self.check(batch, heads, queries, keys, offset)
         return block_mask(self.to(device), queries, keys, offset, device)
 
@@ -177,10 +180,14 @@ class Mask(ABC):
             object.__setattr__(self, name, value)
 
     def __and__(self, other: Mask) -> Mask:
-        return And(_parts(And, self) + _parts(And, other)) if _is_mask(other) else NotImplemented
+        if not _is_mask(other):
+            return NotImplemented
+        return And(_parts(And, self) + _parts(And, other))
 
     def __or__(self, other: Mask) -> Mask:
-        return Or(_parts(Or, self) + _parts(Or, other)) if _is_mask(other) else NotImplemented
+        if not _is_mask(other):
+            return NotImplemented
+        return Or(_parts(Or, self) + _parts(Or, other))
 
     def __invert__(self) -> Mask:
         return Not(self)
@@ -193,6 +200,7 @@ class Mask(ABC):
         return all(_equal(value, other_content[name]) for name, value in content.items())
 
     def __hash__(self) -> int:
+        # Shapes for tensors: their numbers would have to be read, from a GPU perhaps. Equality reads them.
         content = (value.shape if isinstance(value, Tensor) else value for value in self._content().values())
         return hash((type(self), *content))
 
@@ -228,10 +236,12 @@ class Node(Mask):
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Mask:
         changed = tuple(mask._map_tensors(change) for mask in self.masks)
-        return self if all(map(is_, changed, self.masks)) else type(self)(changed)
+        if all(map(is_, changed, self.masks)):
+            return self
+        return type(self)(changed)
 
     def _names(self) -> list[str]:
-        return [f"({mask.name})" if isinstance(mask, And | Or) else mask.name for mask in self.masks]
+        return [_operand_name(mask) for mask in self.masks]
 
 
 class And(Node):
@@ -297,11 +307,12 @@ class Not(Mask):
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
         tile = self.mask.tile(q0, q1, k0, k1)
+        # SOME stays SOME, the safe answer: it says that nothing is known, not that something is blocked.
         return {ALL: NONE, NONE: ALL}.get(tile, SOME)
 
     @property
     def name(self) -> str:
-        return f"~({self.mask.name})" if isinstance(self.mask, And | Or) else f"~{self.mask.name}"
+        return f"~{_operand_name(self.mask)}"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -316,7 +327,9 @@ class Not(Mask):
 
     def _map_tensors(self, change: Callable[[Tensor], Tensor]) -> Mask:
         changed = self.mask._map_tensors(change)
-        return self if changed is self.mask else Not(changed)
+        if changed is self.mask:
+            return self
+        return Not(changed)
 
     def __invert__(self) -> Mask:
         return self.mask
@@ -340,7 +353,22 @@ def square(size: int) -> tuple[range, range]:
     return range(max(size, 8)), range(max(size, 8))
 
 
+def offset_or_end(offset: int | None, queries: int, keys: int) -> int:
+    """The position of query 0: where it is not said, the queries are the last ones."""
+    if offset is None:
+        return keys - queries
+    return offset
+
+
+def _operand_name(mask: Mask) -> str:
+    """A mask's name as an operand: in brackets where it has operators of its own that bind less."""
+    if isinstance(mask, And | Or):
+        return f"({mask.name})"
+    return mask.name
+
+
 def _is_mask(value: object) -> bool:
+    # A raw tensor gets its own error, that of `as_mask`, not Python's about operands.
     if isinstance(value, Tensor):
         as_mask(value)
     return isinstance(value, Mask)
@@ -348,7 +376,9 @@ def _is_mask(value: object) -> bool:
 
 def _parts(kind: type[Node], mask: Mask) -> tuple[Mask, ...]:
     """The operands that `mask` brings to a node of this kind: `a & b & c` is one node of three."""
-    return mask.masks if isinstance(mask, kind) else (mask,)
+    if isinstance(mask, kind):
+        return mask.masks
+    return (mask,)
 
 
 def _hull(ranges: tuple[range, ...]) -> range:

@@ -16,10 +16,11 @@ from regard.checks.transforms import concrete, untransformed
 from regard.errors import MaskError
 from regard.masks.algebra import Index, Mask
 from regard.masks.arguments import traced, whole
-from regard.masks.tile import ALL, NONE, SOME, Tile
+from regard.masks.tile import NONE, Tile, all_if
 
 CELL = 64
-GATHER = sum(2 ** (63 - 9 * i) for i in range(8)) - 2**64  # as a signed integer
+# As a signed integer.
+GATHER = sum(2 ** (63 - 9 * i) for i in range(8)) - 2**64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,8 +34,10 @@ class Dense(Mask):
     bits: Tensor
     keys: int
     offset: int
-    empty: np.ndarray = field(init=False)  # (rows + 1, columns + 1) number of NONE cells above and left
-    full: np.ndarray = field(init=False)  # the same of ALL cells
+    # (rows + 1, columns + 1) number of NONE cells above and left.
+    empty: np.ndarray = field(init=False)
+    # The same of ALL cells.
+    full: np.ndarray = field(init=False)
 
     @untransformed
     def __post_init__(self) -> None:
@@ -68,7 +71,12 @@ class Dense(Mask):
         row, key = q_pos - self.offset, k_pos
         row = torch.where((row >= 0) & (row < self.queries), row, self.queries)
         key = torch.where((key >= 0) & (key < self.keys), key, self.keys)
-        byte = self.bits[batch if self.shape[0] > 1 else 0, head if self.shape[1] > 1 else 0, row, key >> 3]
+        # One row or head of bits holds for every one of them.
+        if self.shape[0] == 1:
+            batch = 0
+        if self.shape[1] == 1:
+            head = 0
+        byte = self.bits[batch, head, row, key >> 3]
         return (byte & (128 >> (key & 7)).to(torch.uint8)) != 0
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
@@ -81,7 +89,7 @@ class Dense(Mask):
         cells = (bottom - top) * (right - left)
         if _sum(self.empty, top, bottom, left, right) == cells:
             return NONE
-        return ALL if inside and _sum(self.full, top, bottom, left, right) == cells else SOME
+        return all_if(inside and _sum(self.full, top, bottom, left, right) == cells)
 
     def _check_positions(self, queries: int, keys: int, offset: int) -> None:
         if (queries, keys) != (self.queries, self.keys):
@@ -114,7 +122,8 @@ def pack_bits(keep: Tensor) -> Tensor:
     *rows, queries, keys = keep.shape
     bits = torch.zeros(*rows, queries + 1, _bytes(keys), dtype=torch.uint8, device=keep.device)
     # Eight bools read as one integer: the product brings the bit of byte i to place 63 − i, without carries.
-    for start in range(0, queries, CELL):  # a few rows at a time, for the integers are as large as the bools
+    # A few rows at a time, for the integers are as large as the bools.
+    for start in range(0, queries, CELL):
         part = pad(keep[..., start : start + CELL, :], (0, -keys % 8)).contiguous()
         gathered = (part.view(torch.int64) * GATHER) >> 56
         bits[..., start : start + part.shape[-2], : gathered.shape[-1]] = gathered

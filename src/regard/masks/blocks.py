@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
 
-SIZE = 128  # FlexAttention's default block
+# FlexAttention's default block.
+SIZE = 128
 
 
 def block_mask(
@@ -24,6 +25,7 @@ def block_mask(
     # Imported here: it brings in torch's compiler, which `import regard` does without.
     from torch.nn.attention.flex_attention import BlockMask
 
+    # Rows of blocks by NumPy: the questions are asked one by one, on the CPU, whatever device the mask is for.
     partial = np.zeros((-(-queries // SIZE), -(-keys // SIZE)), dtype=bool)
     full = np.zeros_like(partial)
     for row, q0 in enumerate(range(0, queries, SIZE)):

@@ -16,10 +16,12 @@ from regard.checks.transforms import untransformed
 from regard.errors import MaskError
 from regard.masks.algebra import Index, Mask, square
 from regard.masks.arguments import count_per_row, integers, shown, traced
-from regard.masks.tile import ALL, NONE, SOME, Tile
+from regard.masks.tile import ALL, NONE, Tile, all_if, none_if
 
-BLOCK = 64  # positions whose smallest and largest document are kept together
-OUTSIDE = torch.iinfo(torch.int64).min  # the document of a query that has none; a key's is one more
+# Positions whose smallest and largest document are kept together.
+BLOCK = 64
+# The document of a query that has none; a key's is one more.
+OUTSIDE = torch.iinfo(torch.int64).min
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +38,7 @@ class Prefix(Mask):
         self._set(length=length)
         if traced(length):
             return
-        numbers = [length] if isinstance(length, int) else length.tolist()
+        numbers = _listed(length)
         self._set(shortest=min(numbers), longest=max(numbers))
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
@@ -45,7 +47,7 @@ class Prefix(Mask):
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
         if k1 <= self.shortest:
             return ALL
-        return NONE if k0 >= self.longest else SOME
+        return none_if(k0 >= self.longest)
 
     @property
     def name(self) -> str:
@@ -66,7 +68,8 @@ class Padding(Mask):
 
     lengths: int | Tensor
     start: int | Tensor = 0
-    bounds: tuple[int, int, int, int] = field(init=False)  # smallest, largest start; smallest, largest end
+    # Smallest, largest start; smallest, largest end.
+    bounds: tuple[int, int, int, int] = field(init=False)
 
     @untransformed
     def __post_init__(self) -> None:
@@ -81,9 +84,12 @@ class Padding(Mask):
         starts, ends = spans[0], spans[0] + spans[1]
         # A row without real tokens allows nothing: it forbids ALL, but must not hide NONE.
         real = ends > starts
-        some_starts, some_ends = (starts[real], ends[real]) if real.any() else (starts, starts)
-        least_end = int(ends.min()) if real.all() else int(starts.min())
-        bounds = (int(some_starts.min()), int(starts.max()), least_end, int(some_ends.max()))
+        least_end, some_starts, some_ends = starts.min(), starts, starts
+        if real.all():
+            least_end = ends.min()
+        if real.any():
+            some_starts, some_ends = starts[real], ends[real]
+        bounds = (int(some_starts.min()), int(starts.max()), int(least_end), int(some_ends.max()))
         self._set(bounds=bounds)
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
@@ -95,7 +101,7 @@ class Padding(Mask):
         least_start, most_start, least_end, most_end = self.bounds
         if q1 <= least_start or k1 <= least_start or q0 >= most_end or k0 >= most_end:
             return NONE
-        return ALL if q0 >= most_start and k0 >= most_start and q1 <= least_end and k1 <= least_end else SOME
+        return all_if(min(q0, k0) >= most_start and max(q1, k1) <= least_end)
 
     def _check_positions(self, queries: int, keys: int, offset: int) -> None:
         if self.bounds[3] > max(keys, offset + queries):
@@ -106,8 +112,9 @@ class Padding(Mask):
 
     @property
     def name(self) -> str:
-        start = "" if isinstance(self.start, int) and self.start == 0 else f", start={shown(self.start)}"
-        return f"padding({shown(self.lengths)}{start})"
+        if isinstance(self.start, int) and self.start == 0:
+            return f"padding({shown(self.lengths)})"
+        return f"padding({shown(self.lengths)}, start={shown(self.start)})"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -126,7 +133,8 @@ class Documents(Mask):
     # Smallest and largest label of each block, (rows, blocks): ids renamed in the order in which they appear.
     lows: np.ndarray = field(init=False)
     highs: np.ndarray = field(init=False)
-    block: int = field(init=False)  # positions in a block: 1 where the labels are sorted
+    # Positions in a block: 1 where the labels are sorted.
+    block: int = field(init=False)
 
     @untransformed
     def __post_init__(self) -> None:
@@ -137,11 +145,13 @@ class Documents(Mask):
         if traced(ids):
             return
         labels = np.stack([_in_order(row) for row in np.atleast_2d(ids.cpu().numpy())])
-        block = 1 if bool((np.diff(labels) >= 0).all()) else BLOCK
-        starts = np.arange(0, labels.shape[1], block)
-        lows = labels if block == 1 else np.minimum.reduceat(labels, starts, axis=1)
-        highs = labels if block == 1 else np.maximum.reduceat(labels, starts, axis=1)
-        self._set(lows=lows, highs=highs, block=block)
+        # Sorted labels are their own bounds: the first of a stretch is its smallest, the last its largest.
+        if bool((np.diff(labels) >= 0).all()):
+            self._set(lows=labels, highs=labels, block=1)
+            return
+        starts = np.arange(0, labels.shape[1], BLOCK)
+        lows = np.minimum.reduceat(labels, starts, axis=1)
+        self._set(lows=lows, highs=np.maximum.reduceat(labels, starts, axis=1), block=BLOCK)
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
         return self._document(q_pos, batch, OUTSIDE) == self._document(k_pos, batch, OUTSIDE + 1)
@@ -152,7 +162,10 @@ class Documents(Mask):
         if self.ids.ndim == 1:
             ids = self.ids[place]
         else:
-            ids = self.ids[0 if self.ids.shape[0] == 1 else batch, place]
+            # One row of ids holds for every row of a batch.
+            if self.ids.shape[0] == 1:
+                batch = 0
+            ids = self.ids[batch, place]
         return torch.where((position >= 0) & (position <= last), ids, outside)
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
@@ -163,10 +176,11 @@ class Documents(Mask):
             return NONE
         q_low, q_high = self._range(q0, q1)
         k_low, k_high = self._range(k0, k1)
+        # Of labels that are not sorted only the bounds are known: where they overlap, SOME is the safe answer.
         if ((q_high < k_low) | (k_high < q_low)).all():
             return NONE
         same = inside and ((q_low == k_high) & (k_low == q_high)).all()
-        return ALL if same else SOME
+        return all_if(bool(same))
 
     def _range(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
         """Smallest and largest label of each row among these positions."""
@@ -213,6 +227,11 @@ def prefix(length: int | Tensor | Sequence[int]) -> Mask:
     Raises:
         ArgumentError: a negative or fractional length.
         MaskError: more than one axis.
+
+    Example:
+        >>> prefix([2, 3]).dense(queries=1, keys=4)[:, 0, 0].int()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 1, 0]], dtype=torch.int32)
     """
     return Prefix(length)  # type: ignore[arg-type]  # a list becomes a tensor there
 
@@ -232,6 +251,16 @@ def padding(lengths: int | Tensor | Sequence[int], *, start: int | Tensor | Sequ
     Raises:
         ArgumentError: a negative or fractional number.
         MaskError: more than one axis, or different numbers of rows.
+
+    Example:
+        >>> padding([2, 3]).dense(queries=3, keys=3)[:, 0].int()
+        tensor([[[1, 1, 0],
+                 [1, 1, 0],
+                 [0, 0, 0]],
+        <BLANKLINE>
+                [[1, 1, 1],
+                 [1, 1, 1],
+                 [1, 1, 1]]], dtype=torch.int32)
     """
     return Padding(lengths, start)  # type: ignore[arg-type]  # lists become tensors there
 
@@ -250,6 +279,12 @@ def documents(ids: Tensor | Sequence[int] | Sequence[Sequence[int]]) -> Mask:
     Raises:
         ArgumentError: ids that are not whole numbers.
         MaskError: no tokens, or more than two axes.
+
+    Example:
+        >>> documents([7, 7, 4]).dense(queries=3, keys=3)[0, 0].int()
+        tensor([[1, 1, 0],
+                [1, 1, 0],
+                [0, 0, 1]], dtype=torch.int32)
     """
     return Documents(ids)  # type: ignore[arg-type]  # a list becomes a tensor there
 
@@ -258,15 +293,21 @@ def _row(value: int | Tensor, batch: Index) -> Index:
     """The count of each batch row asked for; content of one row holds for all."""
     if isinstance(value, int):
         return value
-    return value[0] if value.shape[0] == 1 else value[batch]
+    if value.shape[0] == 1:
+        return value[0]
+    return value[batch]
 
 
 def _rows(value: int | Tensor) -> int:
-    return 1 if isinstance(value, int) else value.shape[0]
+    if isinstance(value, int):
+        return 1
+    return value.shape[0]
 
 
 def _listed(value: int | Tensor) -> list[int]:
-    return [value] if isinstance(value, int) else value.tolist()
+    if isinstance(value, int):
+        return [value]
+    return value.tolist()
 
 
 def _in_order(ids: np.ndarray) -> np.ndarray:

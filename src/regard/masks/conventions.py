@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.checks.transforms import concrete, untransformed
 from regard.errors import ArgumentError, MaskError
-from regard.masks.algebra import Mask
+from regard.masks.algebra import Mask, offset_or_end
 from regard.masks.arguments import traced, whole
 from regard.masks.bits import Dense
 
@@ -18,7 +18,8 @@ CONVENTIONS = "a dense mask must be given by the name of its convention"
 NAMES = (
     "say dense(keep=…), where True may attend, drop=…, where True is blocked, or additive=…, of 0 and −inf"
 )
-BLOCKED = -1e4  # e^−10000 is 0 in every float type, float64 included (its smallest is e^−745)
+# e^−10000 is 0 in every float type, float64 included (its smallest is e^−745).
+BLOCKED = -1e4
 
 
 @untransformed
@@ -46,6 +47,12 @@ def dense(
     Raises:
         ArgumentError: none of the three was given, or several.
         MaskError: a tensor without a name, another shape or dtype, or additive values that are neither 0 nor blocked.
+
+    Example:
+        >>> dense(drop=torch.tensor([[False, True], [False, False]]))
+        dense(<1 × 1 × 2 × 2>)
+        ■ ·
+        ■ ■
     """
     if unnamed:
         raise MaskError(f"{CONVENTIONS}, got {described(unnamed[0])} without a name: {NAMES}")
@@ -61,13 +68,17 @@ def dense(
     if additive is not None:
         allowed = _from_additive(tensor)
     elif tensor.dtype == torch.bool:
-        allowed = tensor if keep is not None else ~tensor
+        allowed = tensor
+        if drop is not None:
+            allowed = ~tensor
     elif tensor.is_floating_point():
         raise MaskError(f"{name} must be bool, got {tensor.dtype}: give a mask of 0 and −inf as additive=")
     else:
         raise MaskError(f"{name} must be bool, got {tensor.dtype}: say which value is True, as in mask == 1")
     queries, keys = allowed.shape[2:]
-    return Dense.of(allowed, keys - queries if offset is None else whole("offset", offset, -queries))
+    if offset is not None:
+        offset = whole("offset", offset, -queries)
+    return Dense.of(allowed, offset_or_end(offset, queries, keys))
 
 
 def described(value: object) -> str:
@@ -89,7 +100,9 @@ def with_four_axes(name: str, tensor: Tensor) -> Tensor:
         raise MaskError(
             f"{name} must have shape (queries, keys) or (batch, heads, queries, keys), none 0, got {shape}"
         )
-    return tensor if tensor.ndim == 4 else tensor[None, None]
+    if tensor.ndim == 4:
+        return tensor
+    return tensor[None, None]
 
 
 def _from_additive(additive: Tensor) -> Tensor:
@@ -103,6 +116,7 @@ def _from_additive(additive: Tensor) -> Tensor:
     known = allowed | (additive <= BLOCKED)
     if not bool(known.all()):
         value = float(additive[~known][0])
+        # NaN alone differs from itself.
         if value != value:
             raise MaskError("additive must not hold NaN")
         raise MaskError(

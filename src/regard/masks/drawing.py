@@ -14,8 +14,10 @@ from regard.masks.tile import ALL, NONE, SOME, Tile, TiledMask
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-CELLS = 8  # rows and columns of a drawing, at most
-FINE = 256  # cells of up to so many pairs are looked at pair by pair, when `tile` is not sure
+# Rows and columns of a drawing, at most.
+CELLS = 8
+# Cells of up to so many pairs are looked at pair by pair, when `tile` is not sure.
+FINE = 256
 SIGNS = {ALL: "■", SOME: "▒", NONE: "·"}
 
 PICTURE_CELLS = 32  # rows and columns of a picture, at most

@@ -17,9 +17,10 @@ from regard.checks.transforms import untransformed
 from regard.errors import ArgumentError, MaskError
 from regard.masks.algebra import Index, Mask, square
 from regard.masks.arguments import integers, shown, traced, whole
-from regard.masks.tile import ALL, NONE, SOME, Tile
+from regard.masks.tile import ALL, NONE, Tile, all_if, none_if
 
-MOST = 2**24  # a flag is kept for every position up to the last token
+# A flag is kept for every position up to the last token.
+MOST = 2**24
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,7 +33,7 @@ class Causal(Mask):
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
         if k1 <= q0 + 1:
             return ALL
-        return NONE if k0 >= q1 else SOME
+        return none_if(k0 >= q1)
 
     @property
     def name(self) -> str:
@@ -54,14 +55,17 @@ class Near(Mask):
         return (k_pos >= q_pos - self.before) & (k_pos <= q_pos + self.after)
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
-        least, most = k0 - q1 + 1, k1 - 1 - q0  # every difference k − q between the two occurs in the tile
+        # Every difference k − q between the two occurs in the tile.
+        least, most = k0 - q1 + 1, k1 - 1 - q0
         if least > self.after or most < -self.before:
             return NONE
-        return ALL if least >= -self.before and most <= self.after else SOME
+        return all_if(least >= -self.before and most <= self.after)
 
     @property
     def name(self) -> str:
-        return f"near({self.before}, {self.after})" if self.after else f"near({self.before})"
+        if not self.after:
+            return f"near({self.before})"
+        return f"near({self.before}, {self.after})"
 
     @property
     def span(self) -> tuple[range, range]:
@@ -85,7 +89,8 @@ class Strided(Mask):
         least, most = k0 - q1 + 1, k1 - 1 - q0
         if most // self.step * self.step < least:
             return NONE
-        return ALL if self.step == 1 or least == most else SOME
+        # A tile of one pair has one difference, and it is a multiple, as some is.
+        return all_if(self.step == 1 or least == most)
 
     @property
     def name(self) -> str:
@@ -101,7 +106,8 @@ class GlobalTokens(Mask):
     """k or q is one of `indices`, kept sorted and without repeats."""
 
     indices: Tensor
-    flags: Tensor = field(init=False)  # whether position −1, 0, 1, …, last + 1 is one of them
+    # Whether position −1, 0, 1, …, last + 1 is one of them.
+    flags: Tensor = field(init=False)
     sorted: tuple[int, ...] = field(init=False)
 
     @untransformed
@@ -118,7 +124,9 @@ class GlobalTokens(Mask):
             raise ArgumentError(f"indices are absolute positions and must be at least 0, got {positions[0]}")
         if positions and positions[-1] > MOST:
             raise ArgumentError(f"indices must be at most {MOST}, got {positions[-1]}")
-        flags = torch.zeros(positions[-1] + 3 if positions else 2, dtype=torch.bool, device=unique.device)
+        # Position −1 stands for all before the first token, last + 1 for all after the last.
+        last = max(positions, default=-1)
+        flags = torch.zeros(last + 3, dtype=torch.bool, device=unique.device)
         flags[unique + 1] = True
         self._set(indices=unique, flags=flags, sorted=positions)
 
@@ -131,7 +139,7 @@ class GlobalTokens(Mask):
         keys = bisect_left(self.sorted, k1) - bisect_left(self.sorted, k0)
         if queries == q1 - q0 or keys == k1 - k0:
             return ALL
-        return SOME if queries or keys else NONE
+        return none_if(not queries and not keys)
 
     @property
     def name(self) -> str:
@@ -139,7 +147,7 @@ class GlobalTokens(Mask):
 
     @property
     def span(self) -> tuple[range, range]:
-        return square(self.sorted[-1] + 2 if self.sorted else 1)
+        return square(max(self.sorted, default=-1) + 2)
 
 
 def causal() -> Mask:
@@ -151,6 +159,11 @@ def causal() -> Mask:
         ■ ■ ■ ■
 
     With fewer queries than keys, the queries are the last positions, unless `align="start"` is said.
+
+    Example:
+        >>> causal().dense(queries=2, keys=4)[0, 0].int()
+        tensor([[1, 1, 1, 0],
+                [1, 1, 1, 1]], dtype=torch.int32)
     """
     return Causal()
 
@@ -167,6 +180,11 @@ def near(before: int, after: int = 0) -> Mask:
 
     Raises:
         ArgumentError: a negative or fractional count.
+
+    Example:
+        >>> near(1).dense(queries=2, keys=4)[0, 0].int()
+        tensor([[0, 1, 1, 0],
+                [0, 0, 1, 1]], dtype=torch.int32)
     """
     return Near(before, after)
 
@@ -183,6 +201,11 @@ def strided(step: int) -> Mask:
 
     Raises:
         ArgumentError: `step` below 1 or fractional.
+
+    Example:
+        >>> (strided(2) & causal()).dense(queries=2, keys=4)[0, 0].int()
+        tensor([[1, 0, 1, 0],
+                [0, 1, 0, 1]], dtype=torch.int32)
     """
     return Strided(step)
 
@@ -200,6 +223,12 @@ def global_tokens(indices: Tensor | Iterable[int]) -> Mask:
 
     Raises:
         ArgumentError: a negative or fractional position, or one past 2^24.
+
+    Example:
+        >>> (global_tokens([0]) | near(0)).dense(queries=3, keys=3)[0, 0].int()
+        tensor([[1, 1, 1],
+                [1, 1, 0],
+                [1, 0, 1]], dtype=torch.int32)
     """
     if not isinstance(indices, Tensor):
         indices = integers("indices", listed("indices", indices, lambda _, item: item))

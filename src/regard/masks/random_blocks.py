@@ -20,7 +20,8 @@ from regard.masks.tile import ALL, NONE, SOME, Tile
 
 Number = TypeVar("Number", int, Tensor)
 WORD = 0xFFFFFFFF
-MOST_BLOCKS = 1024  # drawn for each: every one is compared with those drawn before it
+# Drawn for each: every one is compared with those drawn before it.
+MOST_BLOCKS = 1024
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,11 +37,14 @@ class RandomBlocks(Mask):
     def __post_init__(self) -> None:
         self._set(count=whole("count", self.count, 1, MOST_BLOCKS), block=whole("block", self.block, 1))
         self._set(seed=whole("seed", self.seed, 0))
-        self._set(keys=None if self.keys is None else whole("keys", self.keys, 1))
+        if self.keys is not None:
+            self._set(keys=whole("keys", self.keys, 1))
 
     @property
     def _blocks(self) -> int | None:
-        return None if self.keys is None else -(-self.keys // self.block)
+        if self.keys is None:
+            return None
+        return -(-self.keys // self.block)
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
         q_block, k_block = q_pos.to(torch.int64) // self.block, k_pos // self.block
@@ -48,13 +52,19 @@ class RandomBlocks(Mask):
         allowed = k_block == first
         for drawn in others:
             allowed = allowed | (k_block == drawn)
-        return allowed if self.keys is None else allowed & (k_pos < self.keys)
+        if self.keys is None:
+            return allowed
+        # The last block may reach past the last key.
+        return allowed & (k_pos < self.keys)
 
     def _draw(self, q_block: Tensor) -> list[Tensor]:
         """The blocks drawn for each query's block, as in `_drawn`, or −2³¹ where fewer than `count` exist."""
         chosen: list[Tensor] = []
         for draw in range(self.count):
-            blocks = q_block + 1 if self._blocks is None else torch.full_like(q_block, self._blocks)
+            # Without an end a block draws among those up to itself, so that it never changes as tokens are added.
+            blocks = q_block + 1
+            if self._blocks is not None:
+                blocks = torch.full_like(q_block, self._blocks)
             last = blocks - self.count + draw
             pick = _hash(self.seed, q_block, draw) % (last + 1).clamp(min=1)
             for earlier in chosen:
@@ -72,7 +82,9 @@ class RandomBlocks(Mask):
             all_ = all_ and hits == stop - first
             if some and not all_:
                 return SOME
-        return ALL if all_ else NONE
+        if all_:
+            return ALL
+        return NONE
 
     def _check_positions(self, queries: int, keys: int, offset: int) -> None:
         if self.keys not in (None, keys):
@@ -80,7 +92,9 @@ class RandomBlocks(Mask):
 
     @property
     def name(self) -> str:
-        keys = "" if self.keys is None else f", keys={self.keys}"
+        keys = ""
+        if self.keys is not None:
+            keys = f", keys={self.keys}"
         return f"random_blocks({self.count}, block={self.block}, seed={self.seed}{keys})"
 
     @property
@@ -100,6 +114,11 @@ def random_blocks(count: int, block: int = 64, seed: int = 0, *, keys: int | Non
 
     Raises:
         ArgumentError: `count`, `block` or `keys` below 1, a negative seed, or a fractional number.
+
+    Example:
+        >>> drawn = random_blocks(2, block=4, keys=64).dense(queries=64, keys=64)
+        >>> drawn.shape, int(drawn[0, 0, 0].sum())
+        (torch.Size([1, 1, 64, 64]), 8)
     """
     return RandomBlocks(count, block, seed, keys)
 
@@ -108,11 +127,16 @@ def random_blocks(count: int, block: int = 64, seed: int = 0, *, keys: int | Non
 def _drawn(count: int, seed: int, q_block: int, blocks: int | None) -> frozenset[int]:
     """The blocks of keys drawn for one block of queries: Floyd's sampling without replacement."""
     chosen: set[int] = set()
+    if blocks is None:
+        blocks = q_block + 1
     for draw in range(count):
-        last = (q_block + 1 if blocks is None else blocks) - count + draw
+        last = blocks - count + draw
         if last >= 0:
             pick = _hash(seed, q_block, draw) % (last + 1)
-            chosen.add(last if pick in chosen else pick)
+            # Floyd's step: what was drawn before gives way to the last one, which could not be drawn until now.
+            if pick in chosen:
+                pick = last
+            chosen.add(pick)
     return frozenset(chosen)
 
 

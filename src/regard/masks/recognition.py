@@ -14,14 +14,16 @@ import torch
 from torch import Tensor
 
 from regard.errors import MaskError
-from regard.masks.algebra import Mask
+from regard.masks.algebra import Mask, offset_or_end
 from regard.masks.bits import Dense
 from regard.masks.content import documents, padding, prefix
 from regard.masks.conventions import with_four_axes
 from regard.masks.positions import causal, near
 
-SAMPLE = 16  # queries that are looked at in any case
-CHUNK = 2**22  # pairs compared at once
+# Queries that are looked at in any case.
+SAMPLE = 16
+# Pairs compared at once.
+CHUNK = 2**22
 
 
 def recognize(keep: Tensor, *, offset: int | None = None) -> Mask | None:
@@ -43,13 +45,16 @@ def recognize(keep: Tensor, *, offset: int | None = None) -> Mask | None:
         raise MaskError(f"keep must be bool, got {keep.dtype}")
     keep = _without_repeats(with_four_axes("keep", keep))
     queries, keys = keep.shape[2:]
-    offset = keys - queries if offset is None else offset
+    offset = offset_or_end(offset, queries, keys)
     if keep.shape[1] == 1:
         only = keep[:, 0]
         # Documents are looked for in self-attention, where each token is both a query and a key.
-        ids = _ids(only) if offset == 0 and queries == keys else None
+        ids = None
+        if offset == 0 and queries == keys:
+            ids = _ids(only)
         rows = _telling_rows(only, offset, ids)
         for guess in _guesses(only, rows, offset, ids):
+            # A few rows first: most wrong guesses end there, and the comparison of all pairs is the costly one.
             if _agrees(guess, only, rows, offset) and _agrees_everywhere(guess, only, offset):
                 return guess
     return Dense.of(keep, offset)
@@ -59,6 +64,7 @@ def _without_repeats(keep: Tensor) -> Tensor:
     """Drop batch rows and heads that only repeat the first."""
     for axis in (0, 1):
         first, *others = keep.unbind(axis)
+        # Stride 0: expanded, as most masks of models are, and nothing need be compared.
         if keep.stride(axis) == 0 or all(torch.equal(first, other) for other in others):
             keep = first.unsqueeze(axis)
     return keep
@@ -93,18 +99,24 @@ def _telling_rows(keep: Tensor, offset: int, ids: Tensor | None) -> Tensor:
 def _guesses(keep: Tensor, rows: Tensor, offset: int, ids: Tensor | None) -> Iterator[Mask | None]:
     """What the mask may be, going by these rows, simplest first; None stands for no mask."""
     seen, keys = keep[:, rows], keep.shape[2]
-    count = seen.sum(-1)  # (batch, rows), like all below
+    # (batch, rows), like all below.
+    count = seen.sum(-1)
+    # As uint8, for torch has no argmax of bools; of equals it gives the first.
     first = seen.view(torch.uint8).argmax(-1)
     stop = keys - seen.flip(-1).view(torch.uint8).argmax(-1)
     some = count > 0
+    # One run of keys a row, or none of the masks by position and padding fits.
     if not bool((some & (stop - first != count)).any()):
         end = torch.where(some, stop, 0).amax(1)
         start = torch.where(some, first, keys).amin(1).minimum(end)
         position = rows + offset
         before = int(torch.where(some, position - first, 0).max())
         after = int(torch.where(some, stop - 1 - position, 0).max())
+        sides: list[Mask | None] = [None]
+        if ids is not None:
+            sides.append(documents(_shared(ids)))
         yield from _conjunctions(
-            [None] if ids is None else [None, documents(_shared(ids))],
+            sides,
             [None, *_paddings(start, end, keys)],
             [None, *_bases(before, after)],
         )
@@ -119,13 +131,21 @@ def _conjunctions(*choices: list[Mask | None]) -> Iterator[Mask | None]:
     """One of each, the fewest parts first."""
     for parts in sorted(product(*choices), key=lambda parts: -parts.count(None)):
         masks = [mask for mask in reversed(parts) if mask is not None]
-        yield reduce(and_, masks) if masks else None
+        if masks:
+            yield reduce(and_, masks)
+        else:
+            yield None
 
 
 def _bases(before: int, after: int) -> list[Mask]:
     """Masks by distance that reach so far."""
-    window = [near(before, after)] if before >= 0 and after >= 0 else []
-    return [causal(), *window] if after == 0 else window
+    bases: list[Mask] = []
+    # Causal first: where a window reaches back to the first key, both are exact, and it is the simpler one.
+    if after == 0:
+        bases.append(causal())
+    if before >= 0 and after >= 0:
+        bases.append(near(before, after))
+    return bases
 
 
 def _paddings(start: Tensor, end: Tensor, keys: int) -> list[Mask]:
@@ -136,18 +156,24 @@ def _paddings(start: Tensor, end: Tensor, keys: int) -> list[Mask]:
     both = padding(_count(end - start), start=_count(start))
     if not left:
         return [both, prefix(_count(end))]
-    hidden = ~prefix(_count(start))
-    return [both, hidden & prefix(_count(end)) if right else hidden]
+    keys_alone = ~prefix(_count(start))
+    if right:
+        keys_alone = keys_alone & prefix(_count(end))
+    return [both, keys_alone]
 
 
 def _shared(ids: Tensor) -> Tensor:
     """Without the batch axis where there is only one row."""
-    return ids[0] if ids.shape[0] == 1 else ids
+    if ids.shape[0] == 1:
+        return ids[0]
+    return ids
 
 
 def _count(counts: Tensor) -> int | Tensor:
     """One int where all rows have the same count."""
-    return int(counts[0]) if bool((counts == counts[0]).all()) else counts
+    if bool((counts == counts[0]).all()):
+        return int(counts[0])
+    return counts
 
 
 def _agrees_everywhere(guess: Mask | None, keep: Tensor, offset: int) -> bool:

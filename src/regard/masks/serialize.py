@@ -32,7 +32,8 @@ KINDS: dict[str, type[Mask]] = {
         Dense,
     )
 }
-DEEPEST = 64  # operators inside operators
+# Operators inside operators.
+DEEPEST = 64
 
 
 def serialize_mask(mask: Mask) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -26,6 +26,20 @@ class Tile(Enum):
 NONE, SOME, ALL = Tile.NONE, Tile.SOME, Tile.ALL
 
 
+def all_if(full: bool) -> Tile:
+    """ALL where every pair is known to be allowed, else SOME."""
+    if full:
+        return ALL
+    return SOME
+
+
+def none_if(empty: bool) -> Tile:
+    """NONE where no pair is known to be allowed, else SOME."""
+    if empty:
+        return NONE
+    return SOME
+
+
 class TiledMask(Protocol):
     """What the drawing of a mask and its `BlockMask` ask of it: see `regard.masks.algebra.Mask`."""
 

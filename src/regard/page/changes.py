@@ -10,7 +10,8 @@ from regard.page.describe import words
 from regard.record.history import History
 from regard.record.layers import short_names
 
-OF_PLACES = ("distance", "self_mass", "previous", "local")  # of queries that have a place among the keys
+# Of queries that have a place among the keys.
+OF_PLACES = ("distance", "self_mass", "previous", "local")
 SHARPNESS = ("entropy_fraction", "max_weight", "sum_squares")  # three numbers for one habit
 
 
@@ -49,6 +50,7 @@ def changes(history: History) -> list[Change]:
             if measure is not None:
                 entropy = ends(history, measure, place, head)
             share = {name: ends(history, name, place, head) for name in own}
+            # A statistic is NaN at a step where no query counted.
             known = [name for name in own if not np.isnan(share[name]).any()]
             most = max(known, key=lambda name: abs(share[name][1] - share[name][0]), default="")
             found.append(Change(layer, head, entropy, most, share.get(most, (np.nan, np.nan))))

@@ -92,9 +92,11 @@ def section_of(record: Record, call: Call) -> str:
     """The part of the model that a call belongs to; encoder and decoder are told apart only where both may exist."""
     if call.kind == "cross":
         return CROSS
+    # Encoder and decoder are told by their names, or else by length: a decoder has the queries of its cross-attention.
     crossed = [other.sizes.queries for other in record.calls if other.kind == "cross"]
     if not crossed and not record.source_tokens:
         return PLAIN
+    # Whole parts of the name: "decoder" within "encoderdecoder" says nothing.
     names = re.split(r"[._]", call.layer.lower())
     for part in (DECODER, ENCODER):
         if part.lower() in names:
@@ -119,6 +121,7 @@ def _labels(calls: Sequence[Call], kinds: Sequence[str], kind: str) -> dict[int,
     """Short names of the calls of one section: the number in the layer's name that tells them apart, else a count."""
     places = [place for place, own in enumerate(kinds) if own == kind]
     numbers = [re.findall(r"\d+", calls[place].layer) for place in places]
+    # The column of numbers that differs everywhere is that of the layers; others count what all layers have.
     for column in zip(*numbers, strict=False):
         if len(set(column)) == len(places):
             return dict(zip(places, column, strict=True))
@@ -127,6 +130,7 @@ def _labels(calls: Sequence[Call], kinds: Sequence[str], kind: str) -> dict[int,
 
 def _values(calls: Sequence[Call], rows: int) -> tuple[list[str], list[list[list[list[float | None]]]]]:
     """Names of the table's columns, and their values by call, head and row of the batch; None where not known."""
+    # Row by row, as a mean over the batch would mix texts.
     several = [
         [sums(_one_row(call, row)) if countable(call) else {} for row in range(rows)] for call in calls
     ]
@@ -162,6 +166,7 @@ def _one_row(call: Call, row: int) -> Call:
 
 def _finite(value: float) -> float | None:
     if math.isfinite(value):
+        # Five digits are more than the page shows, and shorter than all seventeen.
         return float(f"{value:.5g}")
     return None
 

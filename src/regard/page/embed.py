@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from matplotlib.text import Text
 
 CSS_PIXELS = 96  # in an inch
-TALLEST = 760  # pixels: a picture and its caption are seen at a glance
-SHARP = 2 * CSS_PIXELS  # dots in an inch, for screens of two dots a pixel
-MOST_SVG = 250_000  # bytes up to which a figure stays lines and letters, which are sharp at every size
-SMALL = 132  # dots in an inch of a small picture
-WORDS = 600  # characters of what a figure says
+# Pixels: a picture and its caption are seen at a glance.
+TALLEST = 760
+# Dots in an inch, for screens of two dots a pixel.
+SHARP = 2 * CSS_PIXELS
+# Bytes up to which a figure stays lines and letters, which are sharp at every size.
+MOST_SVG = 250_000
+# Dots in an inch of a small picture.
+SMALL = 132
+# Characters of what a figure says.
+WORDS = 600
 
 # Letters as outlines, so that no font is needed; no file beside the SVG; the sheet as wide as the figure says.
 _WHOLE = {
@@ -67,6 +72,7 @@ def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) ->
         kind, content = "png", _palette(made)
     else:
         kind, content = _best(made)
+    # Within the page's policy: img-src allows data: and nothing else.
     source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
     size = f'width="{shown * across:.0f}" height="{shown * down:.0f}"'
     below = ""
@@ -82,6 +88,7 @@ def said(made: Figure) -> str:
         found.insert(0, made._suptitle)
     for axes in made.axes:
         found += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+    # Text in legends is not among the texts of figure or axes.
     for legend in (*made.legends, *(axes.get_legend() for axes in made.axes)):
         if legend:
             found += legend.get_texts()
@@ -100,6 +107,7 @@ def _is_figure(made: Any) -> bool:
 def _best(made: Figure) -> tuple[str, bytes]:
     """SVG where it is small, else PNG."""
     drawn = _saved(made, "svg", SHARP)
+    # Measured after drawing: how long an SVG gets cannot be told from the figure.
     if len(drawn) <= MOST_SVG:
         return ("svg+xml", drawn)
     return ("png", _saved(made, "png", SHARP))
@@ -116,9 +124,11 @@ def _palette(made: Figure) -> bytes:
 
 def _saved(made: Figure, kind: str, dots: int) -> bytes:
     content = BytesIO()
+    # A date would make two pages of the same record differ.
     undated = {}
     if kind == "svg":
         undated = {"metadata": {"Date": None}}
+    # Settings hold for this file alone, whatever style the session has on.
     with require("matplotlib", extra="draw").rc_context(_WHOLE):
         made.savefig(content, format=kind, dpi=dots, **undated)
     return content.getvalue()

@@ -41,9 +41,11 @@ class Numbers:
                 logarithm, `top · 10^(−DECADES · (255 − level)/254)`, with the largest value of each head as `top`
                 and level 0 for zero.
         """
-        array = values
         if isinstance(values, Tensor):
             array = values.detach().cpu().numpy()
+        else:
+            array = values
+        # NaN has no level in log8; the page says that such values became 0.
         if not np.isfinite(array).all():
             self.flawed, array = True, np.where(np.isfinite(array), array, 0)
         extra: dict[str, Any] = {}
@@ -51,7 +53,8 @@ class Numbers:
             top = array.max(axis=tuple(range(2, array.ndim)), initial=0)
             extra = {"top": self.add(top, "f32"), "decades": DECADES}
             array = log8(array, top)
-        self._block += bytes(-len(self._block) % 4)  # the page reads 4-byte numbers in place
+        # The page reads 4-byte numbers in place.
+        self._block += bytes(-len(self._block) % 4)
         at = len(self._block)
         self._block += np.ascontiguousarray(array).astype(_FORMS[code]).tobytes()
         return {"at": at, "shape": list(array.shape), "code": code, **extra}
@@ -63,8 +66,11 @@ class Numbers:
 
 def log8(values: np.ndarray, top: np.ndarray) -> np.ndarray:
     """Levels 0 … 255 of values `(rows, heads, …)`, whose largest per head is `top`, `(rows, heads)`."""
+    # One axis for each that `values` has behind rows and heads, so that the two broadcast.
     top = top.reshape(*top.shape, *[1] * (values.ndim - top.ndim))
     part = np.divide(values, top, out=np.zeros_like(values), where=top > 0)
+    # log10(0) is −inf, which the next line turns into level 0.
     with np.errstate(divide="ignore"):
         level = 255 + 254 / DECADES * np.log10(part)
+    # A value below half a step is 0; the smallest that is not must not become 0 by rounding.
     return np.where(level < 0.5, 0, level.clip(1, 255).round()).astype(np.uint8)

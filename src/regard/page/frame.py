@@ -22,10 +22,11 @@ def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str]
         styles, scripts: files of `assets` without their endings, in order.
     """
     style = "".join(asset(f"{name}.css") for name in styles)
-    script = "\n".join(asset(f"{name}.js") for name in scripts)
     script = ""
     if scripts:
-        script = f'"use strict";\n(() => {{\n{script}}})();\n'
+        sources = "\n".join(asset(f"{name}.js") for name in scripts)
+        # One function around all of them: their names stay out of the page's global scope.
+        script = f'"use strict";\n(() => {{\n{sources}}})();\n'
     allowed = ""
     if script:
         allowed = f"; script-src {_digest(script)}"
@@ -42,6 +43,7 @@ def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str]
 
 def fill(name: str, parts: Mapping[str, str]) -> str:
     """The template `assets/NAME.html` with its markers replaced, in one pass: nothing inserted is searched again."""
+    # A record's text may hold @@title@@: it must come out as it is.
     return re.sub(r"@@(\w+)@@", lambda marker: parts[marker[1]], asset(f"{name}.html"))
 
 
@@ -61,4 +63,5 @@ def count(number: int, word: str, several: str = "") -> str:
 
 
 def _digest(content: str) -> str:
+    # The policy names the digest of the text between the tags: one blank more, and the browser runs nothing.
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"

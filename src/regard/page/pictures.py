@@ -15,11 +15,14 @@ from torch import Tensor
 from regard.page.encode import Numbers
 from regard.record import Call
 
-EXACT_TOKENS = 256  # longer texts are shown as pooled maps
+# Longer texts are shown as pooled maps.
+EXACT_TOKENS = 256
 EXACT_F16 = 1_500_000  # weights of all heads that may be kept as float16 …
 EXACT_LOG8 = 5_000_000  # … and as log8
-GRID = 128  # cells along a side of a pooled map
-POOLED = 5_000_000  # cells of all pooled maps, mean and largest counted apart
+# Cells along a side of a pooled map.
+GRID = 128
+# Cells of all pooled maps, mean and largest counted apart.
+POOLED = 5_000_000
 SERIES = 300_000  # points of all series …
 SERIES_F16 = 100_000  # … and up to which received attention is kept as float16
 
@@ -43,6 +46,7 @@ class Plan:
 
 def exact(call: Call) -> bool:
     """Whether every weight of this call is known and the text is short enough to show them."""
+    # A record without vectors knows each weight where its map has cells of one.
     short = max(call.sizes.queries, call.sizes.keys) <= EXACT_TOKENS
     return short and (call.query is not None or (call.map is not None and call.map.cell == 1))
 
@@ -56,6 +60,7 @@ def plan(calls: Sequence[Call], rows: int) -> Plan:
         call.sizes.heads for call in calls if call.map is not None and not (code and exact(call))
     )
     grid = GRID
+    # Twice: the mean and the largest weight of each cell.
     while grid > 16 and 2 * pooled * grid**2 > POOLED:
         grid //= 2
     points = rows * sum(call.sizes.heads * call.sizes.queries for call in calls)
@@ -68,6 +73,7 @@ def plan(calls: Sequence[Call], rows: int) -> Plan:
 def _pairs(call: Call, rows: int) -> int:
     """Weights that are not zero by the mask: the others cost nothing once deflated."""
     if call.allowed is not None:
+        # `allowed` may have one row for all heads, or one for each group of them.
         return int(call.allowed[:rows].sum()) * (call.sizes.heads // call.allowed.shape[1])
     return rows * call.sizes.heads * call.sizes.queries * call.sizes.keys
 
@@ -115,6 +121,7 @@ def series(call: Call, chosen: Plan, rows: int, numbers: Numbers) -> dict[str, A
     if call.allowed is not None:
         sink = int(bool(call.parameters.get("sink_logit", False)))
         bound = (call.allowed[:rows] + sink).double().log().masked_fill(call.allowed[:rows] == 0, -1)
+        # Heads with one mask share a bound: it is sent once, and the page reads it for each.
         if (bound == bound[:, :1]).all():
             bound = bound[:, :1]
         packed["bound"] = numbers.add(_pooled(bound, bound >= 0, step, empty=-1), "f16")
@@ -132,6 +139,7 @@ def _pooled(values: Tensor, valid: Tensor, step: int, empty: float) -> Tensor:
     """Means of `step` queries each, over the valid ones; `empty` where there is none."""
     if step == 1:
         return values.where(valid, torch.full_like(values, empty))
+    # Padding fills up the last group, and counts for nothing there.
     margin = (0, -values.shape[-1] % step)
     total = torch.nn.functional.pad(values.where(valid, torch.zeros_like(values)), margin).unflatten(
         -1, (-1, step)

@@ -51,6 +51,7 @@ def report(
     calls = list(record.calls)
     if not calls:
         raise RecordError("a report needs at least one attention call, and this record holds none")
+    # Calls of one record may have different batches; the page shows what all of them have.
     rows = min(rows, *(call.sizes.batch for call in calls))
     numbers = Numbers()
     description = describe(record, plan(calls, rows), rows, numbers)
@@ -72,6 +73,7 @@ def report(
 def _json(value: Any) -> str:
     """JSON that no HTML parser can mistake for markup."""
     packed = json.dumps(value, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    # `</script>` within a token would end the script; escaped, JSON reads the same.
     return packed.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

@@ -53,15 +53,20 @@ class Bias:
         By autograd, unless the bias knows better, as those must that a graph may hold: below an operator of torch
         autograd records nothing.
         """
-        held = self.parameter if learned else None
-        leaves = [t.detach().requires_grad_() for t in (scores, held) if t is not None]
+        leaves = [scores.detach().requires_grad_()]
+        bias = self
+        if learned and self.parameter is not None:
+            leaves.append(self.parameter.detach().requires_grad_())
+            bias = self.with_values(leaves[1])
         with torch.enable_grad():
-            bias = self if held is None else self.with_values(leaves[1])
             biased = bias.apply(leaves[0], window)
+        # A score_mod may look at neither the score nor a parameter: then there is nothing to differentiate.
         if not biased.requires_grad:
             return torch.zeros_like(grad), None
         scores_grad, *rest = torch.autograd.grad(biased, leaves, grad, allow_unused=True)
-        return torch.zeros_like(grad) if scores_grad is None else scores_grad, rest[0] if rest else None
+        if scores_grad is None:
+            scores_grad = torch.zeros_like(grad)
+        return scores_grad, next(iter(rest), None)
 
     def check(self, sizes: Sizes) -> None:
         """Raise ShapeError where the bias does not fit a call of these sizes."""
@@ -96,6 +101,7 @@ class Dense(Bias):
                 "a dense bias must be a floating tensor (queries, keys) or (batch, heads, queries, keys), "
                 f"got {self.values.dtype} {tuple(self.values.shape)}"
             )
+        # (queries, keys) alone can be read in one way; of three axes there is no telling which is missing.
         if self.values.ndim == 2:
             object.__setattr__(self, "values", self.values[None, None])
 
@@ -116,16 +122,12 @@ class Dense(Bias):
         return replace(self, row=offset)
 
     def _index(self, window: Window) -> Index:
-        rows = (
-            slice(window.q0 - self.row, window.q1 - self.row, window.step)
-            if self.values.shape[2] > 1
-            else slice(None)
-        )
-        columns = (
-            slice(window.k0 - self.column, window.k1 - self.column)
-            if self.values.shape[3] > 1
-            else slice(None)
-        )
+        # An axis of size 1 is the same for every query, or every key.
+        rows = columns = slice(None)
+        if self.values.shape[2] > 1:
+            rows = slice(window.q0 - self.row, window.q1 - self.row, window.step)
+        if self.values.shape[3] > 1:
+            columns = slice(window.k0 - self.column, window.k1 - self.column)
         return slice(None), slice(None), rows, columns
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
@@ -140,7 +142,9 @@ class Dense(Bias):
         self, scores: Tensor, grad: Tensor, window: Window, learned: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Each entry collects the gradients of the scores that it was added to."""
-        return grad, grad.sum_to_size(self.values[self._index(window)].shape) if learned else None
+        if not learned:
+            return grad, None
+        return grad, grad.sum_to_size(self.values[self._index(window)].shape)
 
     def part(self, window: Window) -> tuple[Bias, Index]:
         """The tile's slice as a bias of its own."""
@@ -173,7 +177,9 @@ class Alibi(Bias):
         self, scores: Tensor, grad: Tensor, window: Window, learned: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Each head's slope collects −|q − k| times the gradients of its scores."""
-        return grad, -(grad * self._distance(scores, window)).sum((0, 2, 3)) if learned else None
+        if not learned:
+            return grad, None
+        return grad, -(grad * self._distance(scores, window)).sum((0, 2, 3))
 
     @staticmethod
     def _distance(scores: Tensor, window: Window) -> Tensor:
@@ -206,7 +212,10 @@ class Relative(Bias):
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Add the table's entries."""
         entries = self.values.to(scores.dtype)[:, self._entry(scores, window)]
-        return _sum(scores, entries) if self.may_block else scores + entries
+        # Filling costs a pass over the tile: only where the table holds −inf.
+        if self.may_block:
+            return _sum(scores, entries)
+        return scores + entries
 
     def blocks(self, scores: Tensor, result: Tensor, window: Window) -> Tensor:
         """Those at −inf."""
@@ -219,6 +228,7 @@ class Relative(Bias):
         if not learned:
             return grad, None
         steps = grad.sum(0).sum_to_size(self.values.shape[0], *grad.shape[2:]).flatten(1)
+        # Many scores look up one entry: index_add_ adds them all, where an assignment would keep the last.
         blank = steps.new_zeros(self.values.shape)
         return grad, blank.index_add_(1, self._entry(scores, window).flatten(), steps)
 
@@ -253,6 +263,7 @@ class ScoreMod(Bias):
         head = torch.arange(scores.shape[1], device=device)
         q = window.q(device)[:, 0] - self.row
         k = window.k(device)[0]
+        # One axis at a time, from the innermost: the function sees numbers, as FlexAttention's does.
         mapped = self.function
         for axes in (
             (0, None, None, None, 0),
@@ -262,7 +273,8 @@ class ScoreMod(Bias):
         ):
             mapped = torch.vmap(mapped, in_dims=axes)
         result = mapped(scores, batch, head, q, k).to(scores.dtype)
-        return result.contiguous()  # vmap returns a view where the function ignores an axis
+        # Vmap returns a view where the function ignores an axis.
+        return result.contiguous()
 
 
 @dataclass(frozen=True, eq=False)
@@ -279,7 +291,8 @@ class Logarithm(Bias):
 
     def apply(self, scores: Tensor, window: Window) -> Tensor:
         """Take the logarithm."""
-        nothing = scores == 0  # set aside before the logarithm, whose derivative there is infinite
+        # Set aside before the logarithm, whose derivative there is infinite.
+        nothing = scores == 0
         return scores.masked_fill(nothing, 1.0).log().masked_fill(nothing, -torch.inf)
 
     def vjp(
@@ -296,7 +309,19 @@ def _sum(scores: Tensor, bias: Tensor) -> Tensor:
 
 
 def alibi(slopes: Tensor | Sequence[float]) -> Bias:
-    """ALiBi: −slope · |q − k| with one slope per head. See `Alibi`."""
+    """ALiBi: −slope · |q − k| with one slope per head. See `Alibi`.
+
+    Args:
+        slopes: `(heads,)`, floating point; learned where it requires a gradient.
+
+    Raises:
+        ShapeError: a tensor of another rank or type.
+
+    Example:
+        >>> alibi([0.5, 0.25]).apply(torch.zeros(1, 2, 2, 3), Window(1, 3, 0, 3, 1))[0, 0]
+        tensor([[-0.5000,  0.0000, -0.5000],
+                [-1.0000, -0.5000,  0.0000]])
+    """
     if not isinstance(slopes, Tensor):
         numbers = listed("slopes", slopes, number)
         slopes = torch.tensor(numbers, dtype=torch.get_default_dtype())
@@ -304,7 +329,19 @@ def alibi(slopes: Tensor | Sequence[float]) -> Bias:
 
 
 def relative(table: Tensor) -> Bias:
-    """A relative position bias: `table[head, clamp(k − q, ±reach) + reach]`. See `Relative`."""
+    """A relative position bias: `table[head, clamp(k − q, ±reach) + reach]`. See `Relative`.
+
+    Args:
+        table: `(heads or 1, 2·reach + 1)`, floating point; learned where it requires a gradient.
+
+    Raises:
+        ShapeError: a tensor of another rank or type, or with an even number of columns.
+
+    Example:
+        >>> relative(torch.tensor([[3.0, 0.0, 5.0]])).apply(torch.zeros(1, 1, 2, 3), Window(1, 3, 0, 3, 1))[0, 0]
+        tensor([[3., 0., 5.],
+                [3., 3., 0.]])
+    """
     return Relative(tensor("table", table))
 
 

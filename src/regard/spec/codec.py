@@ -38,8 +38,8 @@ def encode(spec: Spec) -> tuple[dict[str, Any], dict[str, Tensor]]:
         body["mask"], tensors = serialize_mask(spec.mask)
     if spec.sink_logit is not None:
         tensors["sink_logit"] = spec.sink_logit
-    if spec.bias is not None and spec.bias.parameter is not None:
-        tensors["bias"] = spec.bias.parameter
+    if spec.parameter is not None:
+        tensors["bias"] = spec.parameter
     return body | {"bias": _kind(spec.bias), "sink_logit": spec.sink_logit is not None}, tensors
 
 
@@ -75,7 +75,9 @@ def decode(body: Mapping[str, Any], tensors: Mapping[str, Tensor], sizes: Sizes)
         )
     bias = None
     if kind is not None:
-        bias = BIASES[kind](tensors["bias"]) if has_tensor else BIASES[kind]()  # type: ignore[call-arg]
+        # Its place is written down in the offset: `Spec.of` moves the bias there.
+        values = [tensors["bias"]] if has_tensor else []
+        bias = BIASES[kind](*values)
     mask = None
     if body["mask"] is not None:
         mask = deserialize_mask(body["mask"], tensors)

@@ -52,6 +52,13 @@ class Spec:
     softcap: float | None = None
     sink_logit: Tensor | None = None
 
+    @property
+    def parameter(self) -> Tensor | None:
+        """The bias's tensor, to which gradients flow; None where there is none."""
+        if self.bias is None:
+            return None
+        return self.bias.parameter
+
     @classmethod
     def of(
         cls,
@@ -69,6 +76,7 @@ class Spec:
             ArgumentError: a number out of range, an unknown `align`.
             MaskError, ShapeError: a mask, bias or sink logit that does not fit.
         """
+        # A dim of 0 has products of 0, whatever the scale: 1/√0 would only raise.
         if scale is None:
             scale = 1 / math.sqrt(max(sizes.dim, 1))
         scale = number("scale", scale, least=0)
@@ -76,9 +84,11 @@ class Spec:
             softcap = number("softcap", softcap, above=0)
         offset = _offset(align, sizes)
         mask, bias = as_mask(mask), as_bias(bias)
-        if mask is not None and not tracing():  # in a graph it is checked when that runs
+        # In a graph it is checked when that runs.
+        if mask is not None and not tracing():
             mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)
         if bias is not None:
+            # A dense bias and a score_mod count the call's queries: they have to know where those begin.
             bias = bias.at(offset)
             bias.check(sizes)
         if sink_logit is not None:
@@ -98,7 +108,7 @@ class Spec:
         Raises:
             ShapeError: the bias or the sink logit is on another one: what is learned is not moved in silence.
         """
-        held = {"bias": None if self.bias is None else self.bias.parameter, "sink_logit": self.sink_logit}
+        held = {"bias": self.parameter, "sink_logit": self.sink_logit}
         for name, tensor in held.items():
             if tensor is not None and tensor.device != device:
                 raise ShapeError(f"{name} must be where query is, on {device}, got one on {tensor.device}")
@@ -106,14 +116,20 @@ class Spec:
 
     def to(self, device: torch.device) -> Spec:
         """The same spec with its mask where the tensors are."""
-        mask = None if self.mask is None else self.mask.to(device)
+        mask = self.mask
+        if mask is not None:
+            mask = mask.to(device)
+        # Not dataclasses.replace, which takes longer, on a path that each call takes.
         return Spec(self.scale, self.offset, mask, self.bias, self.softcap, self.sink_logit)
 
 
 def _offset(align: Literal["end", "start"] | int, sizes: Sizes) -> int:
     """The first query's position."""
-    if isinstance(align, str) and align in ("end", "start"):
-        return sizes.keys - sizes.queries if align == "end" else 0
+    # A tensor compared with a string warns, so the type is asked first.
+    if isinstance(align, str) and align == "end":
+        return sizes.keys - sizes.queries
+    if isinstance(align, str) and align == "start":
+        return 0
     try:
         return whole("align", align)
     except ArgumentError:
@@ -126,6 +142,8 @@ def _check_sink(logit: object, sizes: Sizes) -> None:
     if isinstance(logit, Tensor) and tuple(logit.shape) == (sizes.heads,) and logit.dtype in FLOATS:
         return
     got = type(logit).__name__
-    if isinstance(logit, Tensor):
-        got = str(tuple(logit.shape)) if logit.dtype in FLOATS else str(logit.dtype)
+    if isinstance(logit, Tensor) and logit.dtype in FLOATS:
+        got = str(tuple(logit.shape))
+    elif isinstance(logit, Tensor):
+        got = str(logit.dtype)
     raise ShapeError(f"sink_logit must be a tensor with one logit per head, ({sizes.heads},), got {got}")

@@ -17,9 +17,11 @@ from regard.shapes import statistics_dtype
 from regard.statistics.observation import Map, Observation, Top, cells
 from regard.statistics.table import Wanted
 
-CHUNK = 1 << 22  # weights that are looked at together
+# Weights that are looked at together.
+CHUNK = 1 << 22
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.bfloat16: 3e-2, torch.float16: 3e-3}
-OF_TOKENS = ("position", "square", "distance")  # means over tokens; the other columns are masses
+# Means over tokens; the other columns are masses.
+OF_TOKENS = ("position", "square", "distance")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +49,10 @@ def row_sums(weights: Tensor) -> Tensor | None:
     some = (weights != 0).any(-1)
     off = ((total - 1).abs() > TOLERANCE[weights.dtype]) & some
     negative = bool((weights < 0).any())
-    return total.to(statistics_dtype(weights.dtype)) if bool(off.any()) or negative else None
+    # Negative weights may sum to 1 and still be no softmax's.
+    if not bool(off.any()) and not negative:
+        return None
+    return total.to(statistics_dtype(weights.dtype))
 
 
 @torch.no_grad()
@@ -88,13 +93,23 @@ def observe_weights(weights: Tensor, want: Wanted, *, offset: int, cell: int = 0
         if picture is not None:
             _paint(picture, known, rows.window)
     exact = statistics_dtype(weights.dtype)
-    table = {name: torch.cat([part[name] for part in parts], 2) for name in (parts[0] if parts else {})}
-    table = {name: t if t.dtype == torch.int64 else t.to(exact) for name, t in table.items()}
-    top = Top(table.pop("top"), table.pop("top_keys")) if "top" in table else None
+    table = {}
+    for name in parts[0] if parts else ():
+        tensor = torch.cat([part[name] for part in parts], 2)
+        # Counts and keys stay integers.
+        table[name] = tensor
+        if tensor.dtype != torch.int64:
+            table[name] = tensor.to(exact)
+    top = received_max = None
+    if "top" in table:
+        top = Top(table.pop("top"), table.pop("top_keys"))
+    if want.received_max:
+        # −inf is left where there was no query.
+        received_max = largest.nan_to_num(neginf=0.0).to(exact)
     return Observation(
         **{name: tensor for name, tensor in table.items() if not name.startswith("group:")},
         received=received.to(exact) if want.received else None,
-        received_max=largest.nan_to_num(neginf=0.0).to(exact) if want.received_max else None,
+        received_max=received_max,
         groups={name.removeprefix("group:"): t for name, t in table.items() if name.startswith("group:")},
         map=picture,
         top=top,
@@ -120,7 +135,9 @@ def _row_statistics(rows: Rows, want: Wanted) -> dict[str, Tensor]:
         values["argmax"] = torch.where(allowed > 0, where, -1)
     for column in want.columns:
         phi = column.phi(rows.window, weights.device)
-        of = fractions if column.name in OF_TOKENS else weights
+        of = weights
+        if column.name in OF_TOKENS:
+            of = fractions
         values[column.name] = (of * phi).sum(-1)
     if "square" in values:
         values["spread"] = (values["square"] - values["position"].square()).clamp(min=0).sqrt()

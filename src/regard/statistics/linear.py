@@ -75,6 +75,8 @@ def group(name: str, members: Tensor) -> Column:
 
     def phi(w: Window, device: torch.device) -> Tensor:
         part = members[..., w.columns].to(device)
-        return part if part.ndim == 1 else part[:, None, None, :]
+        if part.ndim == 1:
+            return part
+        return part[:, None, None, :]
 
     return Column(f"group:{name}", phi, shape=tuple(members.shape), kind="group", members=members)

@@ -19,15 +19,30 @@ from regard.errors import ArgumentError, RecordError, ShapeError
 from regard.statistics import display
 
 ROWS = (
-    "lse", "entropy", "max_weight", "argmax", "effective_keys", "sum_squares", "distance", "position",
-    "spread", "first", "self_mass", "previous", "local", "sink", "allowed",
-)  # fmt: skip
+    "lse",
+    "entropy",
+    "max_weight",
+    "argmax",
+    "effective_keys",
+    "sum_squares",
+    "distance",
+    "position",
+    "spread",
+    "first",
+    "self_mass",
+    "previous",
+    "local",
+    "sink",
+    "allowed",
+)
 COLUMNS = ("received", "received_max")
 
 
 def cells(start: int, stop: int, cell: int) -> int:
     """Cells of the absolute grid that the positions `start ≤ p < stop` touch."""
-    return (stop - 1) // cell - start // cell + 1 if stop > start else 0
+    if stop <= start:
+        return 0
+    return (stop - 1) // cell - start // cell + 1
 
 
 def close_to(name: object, known: Iterable[str]) -> str:
@@ -120,7 +135,11 @@ class Map:
             raise ArgumentError(f"pool must be 'mean' or 'max', got {pool!r}")
         if pool == "max":
             return self.peak[batch, head]
-        return self._mean(self.total[batch, head], self.rows[batch, head if self.rows.shape[1] > 1 else 0])
+        # Where all heads share a mask, one row of counts stands for all.
+        row = 0
+        if self.rows.shape[1] > 1:
+            row = head
+        return self._mean(self.total[batch, head], self.rows[batch, row])
 
     def coarsen(self, cell: int) -> Map:
         """The same map with larger cells: totals and rows are added, peaks pooled by max.
@@ -134,7 +153,10 @@ class Map:
         if factor == 1:
             return self
         grid_q, grid_k = cells(self.offset, self.offset + self.queries, cell), cells(0, self.keys, cell)
-        before = self.offset // self.cell % factor if self.queries else 0  # a large cell may start earlier
+        # A large cell may start earlier.
+        before = 0
+        if self.queries:
+            before = self.offset // self.cell % factor
         after = grid_q * factor - before - self.total.shape[2]
         margins = (0, grid_k * factor - self.total.shape[3], before, after)
         total, peak = pad(self.total, margins), pad(self.peak, margins)
@@ -173,13 +195,17 @@ class Map:
         rows = first.rows.new_zeros((first.rows.shape[0], heads, grid[0]))
         covered = torch.zeros(grid, dtype=torch.int64, device=total.device)
         for m in maps:
-            top = m.offset // cell - offset // cell if m.queries else 0
+            # A map of no queries has no rows, and its offset may lie anywhere.
+            top = 0
+            if m.queries:
+                top = m.offset // cell - offset // cell
             lines, columns = slice(top, top + m.total.shape[2]), slice(m.total.shape[3])
             total[:, :, lines, columns] += m.total
             peak[:, :, lines, columns] = torch.maximum(peak[:, :, lines, columns], m.peak)
             rows[:, :, lines] += m.rows
             covered[lines, columns] += 1
-        peak = torch.where(covered < len(maps), peak.clamp(min=0), peak)  # 0 where one of them saw nothing
+        # 0 where one of them saw nothing.
+        peak = torch.where(covered < len(maps), peak.clamp(min=0), peak)
         return Map(
             total=total, peak=peak, rows=rows, cell=cell, queries=stop - offset, keys=keys, offset=offset
         )
@@ -200,6 +226,7 @@ class Map:
         return replace(self, offset=offset)
 
     def _mean(self, total: Tensor, rows: Tensor) -> Tensor:
+        # A row of cells without a valid query has a total of 0, which is left as its mean.
         return total / (rows.clamp(min=1).unsqueeze(-1) * self.widths)
 
 
@@ -328,6 +355,7 @@ class Observation:
             ArgumentError: no row statistic has this name.
             RecordError: it was not kept.
         """
+        # A group may be called like a statistic, which then wins; it stays in `groups`.
         if name in self.groups and name not in ROWS:
             return self.groups[name]
         if name in COLUMNS:
@@ -347,6 +375,7 @@ class Observation:
         Raises:
             RecordError: neither `allowed` nor `lse` was kept.
         """
+        # lse first: a row of scores that are all −inf attends nothing, though its mask allows keys.
         if self.lse is not None:
             return ~torch.isneginf(self.lse)
         if self.attends is not None:

@@ -10,7 +10,7 @@ Knows nothing of masks, tiles or tensors of q, k, v.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -77,7 +77,8 @@ class State:
 SUMS = tuple(field.name for field in fields(State))
 
 
-FAR = -1e6  # a difference of scores whose exponential is 0 in every precision
+# A difference of scores whose exponential is 0 in every precision.
+FAR = -1e6
 
 
 def identity(like: State) -> State:
@@ -104,6 +105,7 @@ def merge(a: State, b: State) -> State:
     if a.r is not None and b.r is not None:
         r = alpha.square() * a.r + beta.square() * b.r
     if a.o is not None and b.o is not None:
+        # The factors in the type of o: float64 ones would take it there, and a long output is the largest of the sums.
         o = torch.addcmul(alpha[..., None].to(a.o.dtype) * a.o, beta[..., None].to(b.o.dtype), b.o)
     if a.c is not None and b.c is not None:
         c = alpha[..., None] * a.c + beta[..., None] * b.c
@@ -117,6 +119,7 @@ def _merge_top(a: State, b: State) -> tuple[Tensor | None, Tensor | None]:
     if a.top_scores is None or b.top_scores is None or a.top_keys is None or b.top_keys is None:
         return None, None
     width = max(a.top_scores.shape[-1], b.top_scores.shape[-1])
+    # The usual case, of the argmax alone, without sorting.
     if width == 1:
         wins = (b.top_scores > a.top_scores) | ((b.top_scores == a.top_scores) & (b.top_keys < a.top_keys))
         return torch.where(wins, b.top_scores, a.top_scores), torch.where(wins, b.top_keys, a.top_keys)
@@ -145,16 +148,13 @@ def sink_state(state: State, logit: Tensor) -> State:
     score = logit.to(state.m.dtype).view(1, -1, 1).expand_as(state.m)
     counts = (state.l > 0) & (score > -torch.inf)
     constant = torch.where(counts, score.detach(), blank.m)
-    shift = torch.where(counts, score - score.detach(), 0.0).to(state.l.dtype)  # 0, but with a gradient
+    # 0, but with a gradient.
+    shift = torch.where(counts, score - score.detach(), 0.0).to(state.l.dtype)
     normalizer = torch.where(counts, shift.exp(), 0.0)
-    return State(
-        constant,
-        normalizer,
-        None if blank.u is None else normalizer * shift,
-        None if blank.r is None else normalizer.square(),
-        blank.o,
-        blank.c,
-        blank.count,
-        blank.top_scores,
-        blank.top_keys,
-    )
+    # Its value is 0 and no column looks at it, so o, c and the rest are those of no key at all.
+    sink = replace(blank, m=constant, l=normalizer)
+    if blank.u is not None:
+        sink = replace(sink, u=normalizer * shift)
+    if blank.r is not None:
+        sink = replace(sink, r=normalizer.square())
+    return sink

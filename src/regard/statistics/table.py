@@ -1,6 +1,6 @@
-"""The table of statistics: what each one means, what it needs from an engine, how it is read from a state.
+"""The table of statistics: what each one means, what it needs from an engine.
 
-Knows the state and the columns; it does not know how an engine folds them.
+Knows the columns of the state; how a statistic is read from it is said in `formulas`, and in `reference` for all.
 """
 
 from __future__ import annotations
@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from regard.checks.arguments import listed, text, whole
-from regard.checks.transforms import concrete, tracing, transforming
+from regard.checks.transforms import concrete
 from regard.errors import ArgumentError
 from regard.masks.arguments import integers
 from regard.statistics import linear as columns
 from regard.statistics.linear import Column
 from regard.statistics.observation import close_to
-from regard.statistics.state import SUMS, State
 
 
 @dataclass(frozen=True)
@@ -56,42 +53,72 @@ class Statistic:
         return self.meaning
 
 
+# One plain sentence each, apart from the formulas, which are then a table that can be read down.
+_MEANINGS = {
+    "lse": "Logarithm of the softmax's denominator: how strong the scores of this query are altogether.",
+    "entropy": "How spread out the attention of a query is: 0 on a single token, ln n when equal on all n.",
+    "max_weight": "The largest share of attention that a single token gets from this query.",
+    "argmax": "Which token gets the largest share (the first one, if several are equal).",
+    "effective_keys": "Over how many tokens the attention is spread, as if it were equal on each of them.",
+    "sum_squares": "Chance that two tokens drawn by attention are the same one; 1 means a single token has it all.",
+    "distance": "How far away, on average, the attended tokens are.",
+    "position": "Where the attended tokens stand in the text, on average.",
+    "spread": "How widely the attended tokens are scattered around their average position.",
+    "first": "Share that goes to the very first token: heads with nothing to do often rest there.",
+    "self_mass": "Share that a token gives to itself.",
+    "previous": "Share that goes to the token just before.",
+    "local": "Share that stays within r tokens of the query.",
+    "sink": "Share swallowed by a learned sink, which is no token at all.",
+    "allowed": "How many tokens the query was free to attend.",
+    "received": "How much attention a token gets from all queries together.",
+    "received_max": "The largest share that any query gives to this token.",
+    "entropy_fraction": "Entropy as a part of the most it could be: 0 on a single token, 1 when equal on all that are "
+    "allowed.",
+    "received_share": "The largest part of all attention that one token receives.",
+}
+
+
+def _line(
+    name: str,
+    kind: str,
+    formula: str,
+    unit: str,
+    low: str,
+    high: str,
+    *,
+    empty: float = 0.0,
+    columns: tuple[str, ...] = (),
+) -> Statistic:
+    return Statistic(name, kind, formula, unit, low, high, empty, _MEANINGS[name], columns)
+
+
 _LINES = (
-    Statistic("lse", "row", "ln Σ e^score", "nats", "−∞", "∞", -torch.inf,
-              "Logarithm of the softmax's denominator: how strong the scores of this query are altogether."),
-    Statistic("entropy", "row", "−Σ w ln w", "nats", "0", "ln n", 0.0,
-              "How spread out the attention of a query is: 0 on a single token, ln n when equal on all n."),
-    Statistic("max_weight", "row", "max w", "fraction", "0", "1", 0.0,
-              "The largest share of attention that a single token gets from this query."),
-    Statistic("argmax", "row", "argmax w", "key", "0", "keys − 1", -1,
-              "Which token gets the largest share (the first one, if several are equal)."),
-    Statistic("effective_keys", "row", "e^entropy", "keys", "1", "n", 0.0,
-              "Over how many tokens the attention is spread, as if it were equal on each of them."),
-    Statistic("sum_squares", "row", "Σ w²", "fraction", "1/n", "1", 0.0,
-              "Chance that two tokens drawn by attention are the same one; 1 means a single token has it all."),
-    Statistic("distance", "row", "Σ w |q − k| / Σ w", "tokens", "0", "keys − 1", 0.0,
-              "How far away, on average, the attended tokens are.", ("distance",)),
-    Statistic("position", "row", "Σ w k / Σ w", "position", "0", "keys − 1", 0.0,
-              "Where the attended tokens stand in the text, on average.", ("position",)),
-    Statistic("spread", "row", "√(Σ w k² / Σ w − position²)", "tokens", "0", "(keys − 1)/2", 0.0,
-              "How widely the attended tokens are scattered around their average position.", ("position", "square")),
-    Statistic("first", "row", "Σ w over the first keys", "fraction", "0", "1", 0.0,
-              "Share that goes to the very first token: heads with nothing to do often rest there.", ("first",)),
-    Statistic("self_mass", "row", "w at k = q", "fraction", "0", "1", 0.0,
-              "Share that a token gives to itself.", ("self_mass",)),
-    Statistic("previous", "row", "w at k = q − 1", "fraction", "0", "1", 0.0,
-              "Share that goes to the token just before.", ("previous",)),
-    Statistic("local", "row", "Σ w over |q − k| ≤ r", "fraction", "0", "1", 0.0,
-              "Share that stays within r tokens of the query.", ("local",)),
-    Statistic("sink", "row", "w of the learned sink", "fraction", "0", "1", 0.0,
-              "Share swallowed by a learned sink, which is no token at all."),
-    Statistic("allowed", "row", "number of allowed keys", "keys", "0", "keys", 0,
-              "How many tokens the query was free to attend."),
-    Statistic("received", "column", "Σ over queries of w", "queries", "0", "queries", 0.0,
-              "How much attention a token gets from all queries together."),
-    Statistic("received_max", "column", "max over queries of w", "fraction", "0", "1", 0.0,
-              "The largest share that any query gives to this token."),
-)  # fmt: skip
+    _line("lse", "row", "ln Σ e^score", "nats", "−∞", "∞", empty=-torch.inf),
+    _line("entropy", "row", "−Σ w ln w", "nats", "0", "ln n"),
+    _line("max_weight", "row", "max w", "fraction", "0", "1"),
+    _line("argmax", "row", "argmax w", "key", "0", "keys − 1", empty=-1),
+    _line("effective_keys", "row", "e^entropy", "keys", "1", "n"),
+    _line("sum_squares", "row", "Σ w²", "fraction", "1/n", "1"),
+    _line("distance", "row", "Σ w |q − k| / Σ w", "tokens", "0", "keys − 1", columns=("distance",)),
+    _line("position", "row", "Σ w k / Σ w", "position", "0", "keys − 1", columns=("position",)),
+    _line(
+        "spread",
+        "row",
+        "√(Σ w k² / Σ w − position²)",
+        "tokens",
+        "0",
+        "(keys − 1)/2",
+        columns=("position", "square"),
+    ),
+    _line("first", "row", "Σ w over the first keys", "fraction", "0", "1", columns=("first",)),
+    _line("self_mass", "row", "w at k = q", "fraction", "0", "1", columns=("self_mass",)),
+    _line("previous", "row", "w at k = q − 1", "fraction", "0", "1", columns=("previous",)),
+    _line("local", "row", "Σ w over |q − k| ≤ r", "fraction", "0", "1", columns=("local",)),
+    _line("sink", "row", "w of the learned sink", "fraction", "0", "1"),
+    _line("allowed", "row", "number of allowed keys", "keys", "0", "keys", empty=0),
+    _line("received", "column", "Σ over queries of w", "queries", "0", "queries"),
+    _line("received_max", "column", "max over queries of w", "fraction", "0", "1"),
+)
 
 TABLE: dict[str, Statistic] = {line.name: line for line in _LINES}
 
@@ -99,11 +126,9 @@ PLACED = ("distance", "self_mass", "previous", "local")
 """What needs the place of a query among the keys; None where that is not known."""
 
 _SHARES = (
-    Statistic("entropy_fraction", "head", "mean of entropy / ln n", "fraction", "0", "1", 0.0,
-              "Entropy as a part of the most it could be: 0 on a single token, 1 when equal on all that are allowed."),
-    Statistic("received_share", "head", "max received / Σ received", "fraction", "0", "1", 0.0,
-              "The largest part of all attention that one token receives."),
-)  # fmt: skip
+    _line("entropy_fraction", "head", "mean of entropy / ln n", "fraction", "0", "1"),
+    _line("received_share", "head", "max received / Σ received", "fraction", "0", "1"),
+)
 
 SHARES: dict[str, Statistic] = {line.name: line for line in _SHARES}
 """What only a whole head has: columns of `record.heads` beside the means of the row statistics."""
@@ -119,13 +144,23 @@ class Choice:
 
 
 def first(count: int = 1) -> Choice:
-    """Mass on the first `count` keys."""
+    """Mass on the first `count` keys.
+
+    Example:
+        >>> first(4).name, first(4).parameter
+        ('first', 4)
+    """
     count = whole("count", count, 1)
     return Choice("first", columns.first(count), count)
 
 
 def local(radius: int = 8) -> Choice:
-    """Mass within `radius` tokens of the query, either way."""
+    """Mass within `radius` tokens of the query, either way.
+
+    Example:
+        >>> local(2).column.low, local(2).column.high
+        (-2, 2)
+    """
     radius = whole("radius", radius, 0)
     return Choice("local", columns.band("local", -radius, radius), radius)
 
@@ -139,6 +174,12 @@ def group(name: str, keys: Tensor | Iterable[int], size: int | None = None) -> C
 
     Raises:
         ArgumentError: positions without `size`, or outside it.
+
+    Example:
+        >>> import regard as rg
+        >>> query = key = torch.zeros(1, 1, 4, 8)
+        >>> rg.observe(query, key, statistics=[group("name", [1, 2], size=4)]).groups["name"]
+        tensor([[[0.5000, 0.5000, 0.5000, 0.5000]]])
     """
     name, members = text("name", name), _members(keys)
     if members.dtype != torch.bool:
@@ -171,7 +212,7 @@ _DEFAULTS = {
     "self_mass": Choice("self_mass", columns.band("self_mass", 0, 0)),
     "previous": Choice("previous", columns.band("previous", -1, -1)),
 }
-_PLAIN = {column.name: column for column in (columns.POSITION, columns.SQUARE, columns.DISTANCE)}
+PLAIN = {column.name: column for column in (columns.POSITION, columns.SQUARE, columns.DISTANCE)}
 
 
 @dataclass(frozen=True)
@@ -246,13 +287,20 @@ def _wanted(
     for item in chosen:
         if isinstance(item, Choice):
             choices[item.name] = item
-        elif not isinstance(item, str) or item not in TABLE:
+            names.add(item.name)
+        elif isinstance(item, str) and item in TABLE:
+            names.add(item)
+        else:
             raise ArgumentError(f"unknown statistic {item!r}; {close_to(item, TABLE)}")
-        names.add(item.name if isinstance(item, Choice) else item)
+    # Sorted, so that one wish gives one order of columns, whatever the order in which it was said.
     parts: dict[str, Column] = {}
     for name in sorted(names):
-        for part in TABLE[name].columns if name in TABLE else (name,):
-            parts[part] = _PLAIN.get(part) or choices[name].column
+        # Only groups are in no table: each is a column of its own.
+        columns_of: tuple[str, ...] = (name,)
+        if name in TABLE:
+            columns_of = TABLE[name].columns
+        for part in columns_of:
+            parts[part] = PLAIN.get(part) or choices[name].column
     return Wanted(
         output=output,
         entropy=bool(names & {"entropy", "effective_keys"}),
@@ -269,84 +317,3 @@ def _wanted(
 
 
 _wanted_once = lru_cache(_wanted)
-
-
-def read(
-    state: State, want: Wanted, keys_only: State, dtype: torch.dtype = torch.float64
-) -> dict[str, Tensor]:
-    """Row statistics from a state, by name; groups by `group:name`.
-
-    Args:
-        state: of the keys and the learned sink, if there is one.
-        want: what was asked for.
-        keys_only: of the keys alone: positions are means over tokens, masses are shares of everything.
-        dtype: of the results; counts and keys are int64.
-    """
-    # With a sink the largest weight is no 1/l: its bits are to be those of torch's exponential, as in the top weights.
-    if keys_only is not state or not _plain(state):
-        values = _formulas(torch, state, want, keys_only)
-        if "max_weight" in values:
-            values["max_weight"] = values["max_weight"].detach()
-        return {name: t if t.dtype == torch.int64 else t.to(dtype) for name, t in values.items()}
-    # The same formulas on the same memory: for a few rows torch takes longer to be asked than to compute.
-    numbers = _arrays(state)
-    with np.errstate(all="ignore"):
-        values = _formulas(np, numbers, want, numbers)
-    exact = np.float64 if dtype == torch.float64 else np.float32
-    return {
-        name: torch.from_numpy(array if array.dtype == np.int64 else array.astype(exact))
-        for name, array in values.items()
-    }
-
-
-def _plain(state: State) -> bool:
-    """Whether the state is numbers in memory, of which no derivative can be asked."""
-    sums = (state.l, state.u, state.r, state.c)
-    graded = any(t is not None and t.requires_grad for t in sums)
-    hidden = tracing(state.l) or transforming(*sums) or type(state.l) is not Tensor
-    return state.l.device.type == "cpu" and not graded and not hidden
-
-
-def _arrays(state: State) -> Any:
-    """The state with NumPy's arrays for its tensors, on the same memory."""
-    held = {name: getattr(state, name) for name in SUMS if name != "o"}
-    arrays: dict[str, Any] = {n: None if tensor is None else tensor.numpy() for n, tensor in held.items()}
-    return State(**arrays)
-
-
-def _formulas(xp: Any, state: Any, want: Wanted, keys_only: Any) -> dict[str, Any]:
-    """The table's row statistics; `xp` is torch or NumPy, whose names agree, and computes on what the states hold."""
-    empty, alone = state.l == 0, keys_only is state
-    total = xp.where(empty, 1.0, state.l)
-    log, m = xp.log(total), state.m + xp.zeros_like(total)  # m in the type of the sums
-    center = xp.where(empty, 0.0, m)
-    peak = xp.exp(xp.where(empty, -xp.inf, (m if alone else keys_only.m) - center)) / total
-    values = {"lse": m + log}
-    if state.u is not None:
-        values["entropy"] = log - state.u / total
-        values["effective_keys"] = xp.where(empty, 0.0, xp.exp(values["entropy"]))
-    if state.r is not None:
-        values["sum_squares"] = state.r / (total * total)
-    if state.top_keys is not None:
-        values["max_weight"] = peak
-        values["argmax"] = xp.where(xp.isnan(state.l), -1, state.top_keys[..., 0])
-    if state.c is not None:
-        fractions = means = state.c / total[..., None]
-        if not alone:
-            means = keys_only.c / xp.where(keys_only.l == 0, 1.0, keys_only.l)[..., None]
-        for i, column in enumerate(want.columns):
-            values[column.name] = (means if column.name in _PLAIN else fractions)[..., i]
-    if "square" in values:
-        variance = values["square"] - values["position"] * values["position"]
-        flat = variance <= 0  # set aside before the root, whose derivative there is infinite
-        values["spread"] = xp.sqrt(xp.where(flat, 1.0, variance)) * ~flat
-    if "sink" in want.names:
-        values["sink"] = xp.zeros_like(total) if alone else xp.where(empty, 0.0, 1 - peak * keys_only.l)
-    if state.count is not None:
-        values["allowed"] = state.count
-    return {name: values[name] for name in values if name in want.names}
-
-
-def named(keys: Tensor, state: State) -> Tensor:
-    """The keys of the largest weights; −1 in a row whose weights are NaN, as nothing is the largest of them."""
-    return torch.where(state.l.isnan()[..., None], -1, keys)

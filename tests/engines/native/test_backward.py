@@ -15,7 +15,8 @@ from regard.engines import tiles
 from regard.engines.native import rows
 from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.statistics.table import Wanted, group, read, wanted
+from regard.statistics.formulas import read
+from regard.statistics.table import Wanted, group, wanted
 
 SIZES = (2, 6, 3, 71, 151, 13, 11)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 SMOOTH = (

@@ -13,8 +13,9 @@ import regard as rg
 from engines.native.masked import masks
 from helpers.cases import Case, draw_tensors, faults
 from regard.engines import native, tiles
+from regard.statistics.formulas import read
 from regard.statistics.state import State
-from regard.statistics.table import TABLE, group, read, wanted
+from regard.statistics.table import TABLE, group, wanted
 
 ROWS = [name for name, line in TABLE.items() if line.kind == "row" and name != "sink"]
 MASKS = masks(3)

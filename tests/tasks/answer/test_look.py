@@ -194,7 +194,7 @@ def test_a_long_story_is_read_and_said_to_be_long(fresh):
         ),
         (
             f"{STORY} What is the answer?",
-            "the question must be where is Alice ?, who has the key ? or where is the key ?, and 'what is the answer ?'",
+            "who has the key ? or where is the key ?, and 'what is the answer ?' is not understood",
         ),
         (f"{STORY} Where is Alice? Where is Bruno?", "'Where is Alice ?' is not understood"),
         (

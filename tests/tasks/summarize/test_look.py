@@ -55,7 +55,7 @@ def told(count, length=5):
             ["Run it.", "Then stop.", "The table."],
         ),
         ("Introduction\nThe cache keeps. It is.\n\nno stop", ["The cache keeps.", "It is.", "no stop"]),
-        ("It is said\nthat it is. Well\n\nDone!", ["It is said that it is. Well", "Done!"]),
+        ("It is said\nthat it is. Well\n\nDone!", ["It is said that it is.", "Well", "Done!"]),
         (
             "A line of prose that goes on and on without any stop at its end at all\n\nB.",
             ["A line of prose that goes on and on without any stop at its end at all", "B."],

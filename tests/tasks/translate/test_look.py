@@ -154,10 +154,10 @@ def test_a_wrong_translation_is_said_to_be(monkeypatch):
         ("hello", "the text must be of known English words, got 'hello'; "),
         ("Thursdy, 3 March 2022", "got 'Thursdy'; did you mean 'Thursday'"),
         ("3 at 4", "got 'at'; "),
-        ("3 mars 2022", "of known English words, got 'mars'; did you mean 'Mar'"),
+        ("3 mars 2022", "of known English words, got 'mars'; "),
         ("march 3", "got 'march'; did you mean 'March'"),
         ("3 March 2150", "got '2150'; did you mean"),
-        ("3rd March 2022", "got 'rd'; 69 words are known; this model knows dates"),
+        ("3rd March 2022", "got 'rd'; 68 words are known; this model knows dates"),
     ],
 )
 def test_what_cannot_be_read_is_said(text, message):

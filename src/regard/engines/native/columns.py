@@ -16,7 +16,8 @@ from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.statistics.table import Wanted
 
-LEAST_CELL, LEAST_GRID = 16, 128  # of what is folded: cells a side, unless the cells are small already
+# Of what is folded: cells a side, unless the cells are small already.
+LEAST_CELL, LEAST_GRID = 16, 128
 
 
 @torch.no_grad()
@@ -24,10 +25,13 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
     """Received mass, largest received weight and the map, given the rows' m and l `(batch, heads, queries)`."""
     sizes = sizes_of(query, key)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
-    received = query.new_zeros(per_key, dtype=torch.float32) if want.received else None
-    received_max = query.new_zeros(per_key, dtype=torch.float32) if want.received_max else None
+    received = received_max = None
+    if want.received:
+        received = query.new_zeros(per_key, dtype=torch.float32)
+    if want.received_max:
+        received_max = query.new_zeros(per_key, dtype=torch.float32)
     cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
-    picture = blank_map(query, sizes, spec, l, cell) if cell else None
+    picture = blank_map(query, sizes, spec, l, cell)
     if l.numel() and sizes.keys:
         prepared = prepare(query, key, None, spec)
         arrays = abi.ColumnArrays(
@@ -40,7 +44,9 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
             arrays.cell, (arrays.grid_q, arrays.grid_k) = picture.cell, picture.total.shape[2:]
             arrays.total, arrays.peak = prepared.pointer(picture.total), prepared.pointer(picture.peak)
         run("regard_columns", prepared.call, arrays)
-    return Sums(received, received_max, None if picture is None else picture.coarsen(want.cell))
+    if picture is not None:
+        picture = picture.coarsen(want.cell)
+    return Sums(received, received_max, picture)
 
 
 def fold_cell(cell: int, tokens: int) -> int:

@@ -18,9 +18,11 @@ from regard.engines.native import abi
 from regard.engines.native.proof import Verdict, folder, processor, prove
 from regard.errors import EngineError
 
-ENVIRONMENT = "REGARD_CPU"  # names the build to use: "amx", "avx512_bf16", "avx512", "avx2", "baseline"
+# Names the build to use: "amx", "avx512_bf16", "avx512", "avx2", "baseline".
+ENVIRONMENT = "REGARD_CPU"
 FAILURES = {1: "memory ran out", 2: "this processor cannot run that build"}
-FOLDER = Path(__file__).absolute().parent  # a child process may start in another folder
+# A child process may start in another folder.
+FOLDER = Path(__file__).absolute().parent
 
 
 def library() -> ctypes.CDLL | None:
@@ -43,6 +45,7 @@ def _opened() -> tuple[ctypes.CDLL | None, str | None]:
         loaded.regard_size.restype, loaded.regard_build.restype = ctypes.c_int64, ctypes.c_char_p
     except (OSError, AttributeError) as error:
         return None, f"its library does not load: {error}"
+    # A library of another age would read the structures at the wrong places, and crash or lie.
     expected = [*map(ctypes.sizeof, abi.STRUCTURES), 0]
     sizes = [loaded.regard_size(i) for i in range(len(expected))]
     if sizes != expected or not hasattr(loaded, "regard_prove"):
@@ -82,6 +85,7 @@ def build() -> str:
         if chosen is None:
             raise EngineError(f"the native engine must have a build that runs here: {why_no_build()}")
         return chosen
+    # Named, it is never replaced in silence: whoever names a build wants to know that it is that one.
     if wanted not in running:
         raise EngineError(
             f"{ENVIRONMENT} must be one of {running}, which this processor runs, got {wanted!r}"

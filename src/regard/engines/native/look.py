@@ -21,8 +21,10 @@ from regard.spec import Spec
 from regard.statistics.observation import Map, cells
 from regard.statistics.table import Wanted
 
-READ = ("lse", "entropy", "effective_keys", "max_weight", "sum_squares", "spread")  # as in native/abi.h
-SUMS = 5  # one number a row each: m, l, u, r and ln l
+# As in native/abi.h.
+READ = ("lse", "entropy", "effective_keys", "max_weight", "sum_squares", "spread")
+# One number a row each: m, l, u, r and ln l.
+SUMS = 5
 
 
 def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str, Tensor], Sums] | None:
@@ -33,24 +35,31 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
         return None
     shape, prepared = (sizes.batch, sizes.heads, sizes.queries), prepare(query, key, None, spec)
     read = query.new_empty((len(READ) + many, *shape), dtype=torch.float32)
-    counts = query.new_empty(
-        (3, *shape), dtype=torch.int64
-    )  # allowed, argmax, and where C++ keeps the top keys
+    # Allowed, argmax, and where C++ keeps the top keys.
+    counts = query.new_empty((3, *shape), dtype=torch.int64)
+    # One allocation for all doubles: small calls spend their time on being asked.
     space = query.new_empty(rows * (SUMS + many + want.top), dtype=torch.float64)
     m, l, u, r, log_l, c, top = (space.data_ptr() + 8 * rows * i for i in (*range(SUMS + 1), SUMS + many))
     count, argmax, top_keys = (counts.data_ptr() + 8 * rows * i for i in range(3))
-    state = abi.StateArrays(
-        m=m, l=l, u=u if want.entropy else None, r=r if want.squares else None, c=c if many else None, count=count,
-        top_scores=top if want.top else None, top_keys=top_keys if want.top else None,
-    )  # fmt: skip
+    # What is left out stays a null pointer, by which C++ knows that it is not wanted.
+    state = abi.StateArrays(m=m, l=l, count=count)
+    if want.entropy:
+        state.u = u
+    if want.squares:
+        state.r = r
+    if many:
+        state.c = c
+    if want.top:
+        state.top_scores, state.top_keys = top, top_keys
     names = [name for name in READ if name in want.names]
     floats = {name: read.data_ptr() + 4 * rows * READ.index(name) for name in names}
     arrays = abi.LookArrays(
         **floats,
         columns=read.data_ptr() + 4 * rows * len(READ),
-        argmax=argmax if want.top else None,
         log_l=log_l,
     )
+    if want.top:
+        arrays.argmax = argmax
     second = abi.ColumnArrays(m=m, log_l=log_l)
     sums = _blank(query, second, arrays, sizes, spec, want)
     run("regard_look", prepared.call, wants(prepared, want, sizes), state, second, arrays)
@@ -63,11 +72,14 @@ def _blank(
     query: Tensor, second: abi.ColumnArrays, arrays: abi.LookArrays, sizes: Sizes, spec: Spec, want: Wanted
 ) -> Sums:
     """Zeros for the second fold, to which the structures are made to point."""
-    lanes, picture = (sizes.batch, sizes.heads), None
-    received, largest = (
-        query.new_zeros((*lanes, sizes.keys), dtype=torch.float32) if wanted else None
-        for wanted in (want.received, want.received_max)
-    )
+    lanes = (sizes.batch, sizes.heads)
+    received = largest = picture = None
+    if want.received:
+        received = query.new_zeros((*lanes, sizes.keys), dtype=torch.float32)
+        second.received = received.data_ptr()
+    if want.received_max:
+        largest = query.new_zeros((*lanes, sizes.keys), dtype=torch.float32)
+        second.received_max = largest.data_ptr()
     cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
     if cell:
         grid_q = cells(spec.offset, spec.offset + sizes.queries, cell)
@@ -75,14 +87,17 @@ def _blank(
         total, peak = query.new_zeros(grid, dtype=torch.float32).unbind()
         counts = query.new_empty((*lanes, grid_q), dtype=torch.int64)
         picture = Map(
-            total=total, peak=peak, rows=counts, cell=cell, queries=sizes.queries, keys=sizes.keys,
+            total=total,
+            peak=peak,
+            rows=counts,
+            cell=cell,
+            queries=sizes.queries,
+            keys=sizes.keys,
             offset=spec.offset,
-        )  # fmt: skip
+        )
         second.cell, (second.grid_q, second.grid_k) = cell, total.shape[2:]
         second.total, second.peak = total.data_ptr(), peak.data_ptr()
         arrays.cell_rows = counts.data_ptr()
-    second.received = None if received is None else received.data_ptr()
-    second.received_max = None if largest is None else largest.data_ptr()
     return Sums(received, largest, picture)
 
 

@@ -15,15 +15,18 @@ from regard.engines.native import abi
 from regard.engines.native.library import build, why_no_build, why_not
 from regard.engines.native.mask_program import can_compile, compiled, parts
 from regard.masks import Mask
-from regard.shapes import sizes_of
+from regard.shapes import broadcast_strides, sizes_of
 from regard.spec import Spec
 from regard.spec.bias import Alibi, Bias, Dense, Relative, ScoreMod
 from regard.statistics.table import Wanted
 
-MOST_COLUMNS = 64  # as in native/rows.h
+# As in native/rows.h.
+MOST_COLUMNS = 64
 MOST_TOP = 1024
-HALVES = {"avx512_bf16": 1, "amx": 2}  # how products of bfloat16 numbers are computed, by build
-LEAST_CLASS = 8  # tokens of one residue class that are worth a walk of their own
+# How products of bfloat16 numbers are computed, by build.
+HALVES = {"avx512_bf16": 1, "amx": 2}
+# Tokens of one residue class that are worth a walk of their own.
+LEAST_CLASS = 8
 
 
 def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> str | None:
@@ -82,6 +85,7 @@ def prepare(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec) -> Pre
     if value is not None:
         call.value = _view(prepared, value)
     call.scale, call.softcap = spec.scale, spec.softcap or 0.0
+    # Steps with many residue classes leave each too few tokens to fill a tile: they stay in the mask.
     split = parts(spec.mask, max(sizes.queries, sizes.keys) // LEAST_CLASS)
     call.masks = len(split)
     call.mask = (abi.MaskPart * len(split))(*(_part(prepared, mask, step, call) for mask, step in split))
@@ -92,6 +96,7 @@ def prepare(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec) -> Pre
 
 def _view(prepared: Prepared, tensor: Tensor) -> abi.View:
     tensor = tensor.detach()
+    # C++ reads rows number by number; any other axis may be strided, as in a view of a fused projection.
     if tensor.shape[3] > 1 and tensor.stride(3) != 1:
         tensor = tensor.contiguous()
     return abi.View(prepared.pointer(tensor), *tensor.stride()[:3])
@@ -103,6 +108,7 @@ def _part(prepared: Prepared, mask: Mask | None, step: int, call: abi.Call) -> a
     program = compiled(mask, call.queries, call.offset)
     assert program is not None, "the engine refused masks that cannot be compiled"
     tables = (ctypes.c_void_p * max(1, len(program.tables)))(*(t.data_ptr() for t in program.tables))
+    # ctypes holds addresses, not tensors: what is pointed to has to outlive the call.
     prepared.alive += [program, tables]
     return abi.MaskPart(program.code.data_ptr(), ctypes.cast(tables, ctypes.c_void_p), step)
 
@@ -113,10 +119,9 @@ def _add_bias(prepared: Prepared, bias: Bias) -> None:
     values = bias.parameter.detach().to(torch.float32)
     call.bias_kind, call.bias_blocks = _BIASES[type(bias)], int(bias.may_block)
     if isinstance(bias, Dense):
-        strides = [
-            0 if size == 1 else stride for size, stride in zip(values.shape, values.stride(), strict=True)
-        ]
+        strides = broadcast_strides(values)
         call.bias_stride = (ctypes.c_int64 * 4)(*strides)
+        # C++ counts rows from the call's first query and columns from key 0; a tile's own bias begins elsewhere.
         first = (call.offset - bias.row) * strides[2] - bias.column * strides[3]
         call.bias = prepared.pointer(values) + first * values.element_size()
         return
@@ -124,4 +129,4 @@ def _add_bias(prepared: Prepared, bias: Bias) -> None:
     call.bias = prepared.pointer(values)
     if isinstance(bias, Relative):
         call.bias_reach = values.shape[1] // 2
-        call.bias_stride[1] = values.shape[1] if values.shape[0] > 1 else 0
+        call.bias_stride[1] = broadcast_strides(values)[0]

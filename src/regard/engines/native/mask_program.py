@@ -31,9 +31,12 @@ from regard.masks import (
     Strided,
 )
 
-FAR = 2**62  # beyond every position, and differences of positions with it still fit 64 bits
-DEEPEST = 64  # operators inside operators, which C++ follows on its stack
-LEAST_STEP = 4  # below it a part of its own would not pay
+# Beyond every position, and differences of positions with it still fit 64 bits.
+FAR = 2**62
+# Operators inside operators, which C++ follows on its stack.
+DEEPEST = 64
+# Below it a part of its own would not pay.
+LEAST_STEP = 4
 
 
 class Kind(IntEnum):
@@ -98,40 +101,53 @@ def parts(mask: Mask | None, largest: int = FAR) -> tuple[tuple[Mask | None, int
         return ((None, 1),)
     operands = _operands(mask)
     steps = [_step(operand, largest) for operand in operands]
+    # The largest step leaves the fewest pairs; the others stay in the mask of its classes.
     if any(steps):
         at = steps.index(max(steps))
         return ((_all(operands[:at] + operands[at + 1 :]), steps[at]),)
     for operand in operands:
-        choices = operand.masks if isinstance(operand, Or) else ()
+        if not isinstance(operand, Or):
+            continue
+        choices = operand.masks
         for choice in choices:
             if max(_step(part, largest) for part in _operands(choice)) >= LEAST_STEP:
                 rest = tuple(other for other in operands if other is not operand)
                 others = tuple(other for other in choices if other is not choice)
                 within = parts(_all((*rest, choice)), largest)
-                without = parts(_all((*rest, _any(others), Not(choice))), largest) if others else ()
-                return (*within, *without)
+                if not others:
+                    return within
+                # Disjoint, so that no pair is counted twice where states are merged.
+                return (*within, *parts(_all((*rest, _any(others), Not(choice))), largest))
     return ((mask, 1),)
 
 
 def _operands(mask: Mask) -> tuple[Mask, ...]:
-    return mask.masks if isinstance(mask, And) else (mask,)
+    if isinstance(mask, And):
+        return mask.masks
+    return (mask,)
 
 
 def _step(mask: Mask, largest: int) -> int:
     """The step of a strided mask; 0 for any other, or where it is too large."""
-    return mask.step if type(mask) is Strided and mask.step <= largest else 0
+    if type(mask) is Strided and mask.step <= largest:
+        return mask.step
+    return 0
 
 
 def _all(masks: tuple[Mask, ...]) -> Mask | None:
     """Their conjunction; None, every pair, where there are none."""
     flat = tuple(part for mask in masks for part in _operands(mask))
-    if len(flat) > 1:
-        return And(flat)
-    return flat[0] if flat else None
+    if not flat:
+        return None
+    if len(flat) == 1:
+        return flat[0]
+    return And(flat)
 
 
 def _any(masks: tuple[Mask, ...]) -> Mask:
-    return Or(masks) if len(masks) > 1 else masks[0]
+    if len(masks) == 1:
+        return masks[0]
+    return Or(masks)
 
 
 class _Writer:
@@ -151,8 +167,8 @@ class _Writer:
 
     def table(self, values: Tensor | np.ndarray) -> int:
         """The place of a table."""
-        tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else values
-        self.tables.append(tensor.detach().cpu().contiguous())
+        # The content of most masks is contiguous and on the CPU already: then nothing is copied.
+        self.tables.append(torch.as_tensor(values).detach().cpu().contiguous())
         return len(self.tables) - 1
 
     def near(self, mask: Near) -> list[int]:
@@ -182,8 +198,11 @@ class _Writer:
 
     def random(self, mask: RandomBlocks) -> list[int]:
         first, last = self.offset // mask.block, (self.offset + self.queries - 1) // mask.block
+        # Drawn here for the blocks of this call's queries: C++ knows nothing of hashing.
         drawn = mask._draw(torch.arange(first, last + 1))
-        keys = FAR if mask.keys is None else min(mask.keys, FAR)
+        keys = FAR
+        if mask.keys is not None:
+            keys = min(mask.keys, FAR)
         size = min(mask.block, FAR)
         return [self.table(torch.stack(drawn, dim=1)), first, last + 1 - first, mask.count, size, keys]
 
@@ -194,7 +213,10 @@ class _Writer:
 
 
 def _counts(value: int | Tensor) -> int | Tensor:
-    return min(value, FAR // 2) if isinstance(value, int) else value.clamp(max=FAR // 2)
+    # Half of FAR: a start and a length are added, and their sum is to fit as well.
+    if isinstance(value, int):
+        return min(value, FAR // 2)
+    return value.clamp(max=FAR // 2)
 
 
 # What writes each class, and no subclass: it might mean something else.

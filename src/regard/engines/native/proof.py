@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-SECONDS = 60.0  # for what takes milliseconds: a machine may be busy, but not that busy
+# For what takes milliseconds: a machine may be busy, but not that busy.
+SECONDS = 60.0
 CPU_FACTS = Path("/proc/cpuinfo")
 CHANGING = {"processor", "cpu mhz", "core id", "apicid", "initial apicid", "physical id", "bogomips"}
 
@@ -34,7 +35,8 @@ for runtime in sys.argv[3:]:
     ctypes.CDLL(runtime, ctypes.RTLD_GLOBAL)
 print(ctypes.CDLL(sys.argv[1]).regard_prove(int(sys.argv[2])))
 """
-RIGHT, WRONG = "0", "3"  # as regard_prove of native/dispatch.cpp answers
+# As regard_prove of native/dispatch.cpp answers.
+RIGHT, WRONG = "0", "3"
 
 # What ends a program that went wrong. Other signals, as SIGKILL, come from outside and say nothing of it.
 FATAL = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS")
@@ -44,9 +46,12 @@ FATAL = ("SIGILL", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGSYS"
 class Verdict:
     """What is known of a build on this processor."""
 
-    good: bool  # it may be chosen
-    said: str  # "proved", "died of SIGILL", …
-    lasting: bool = True  # another try would say the same
+    # It may be chosen.
+    good: bool
+    # "proved", "died of SIGILL", …
+    said: str
+    # Another try would say the same.
+    lasting: bool = True
 
 
 PROVED = Verdict(True, "proved")
@@ -69,16 +74,23 @@ def prove(library: str, build: str, number: int) -> Verdict:
 
 def processor() -> str:
     """The processor's name."""
-    named = [line.partition(":")[2].strip() for line in _facts() if line.startswith("model name")]
-    return named[0] if named else platform.machine()
+    for line in _facts():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    # Processors by ARM have no name in /proc/cpuinfo.
+    return platform.machine()
 
 
 def folder() -> Path | None:
     """Where verdicts lie; None where the user has no folder for such things."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    # A path that is not absolute is to be ignored, says the XDG base directory specification.
+    if os.path.isabs(cache_home):
+        return Path(cache_home) / "regard"
     try:
-        return (Path(cache_home) if os.path.isabs(cache_home) else Path.home() / ".cache") / "regard"
-    except RuntimeError:  # nobody's home
+        return Path.home() / ".cache" / "regard"
+    except RuntimeError:
+        # nobody's home.
         return None
 
 

@@ -8,6 +8,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from regard.engines.memory import blank_state
 from regard.engines.native import abi
 from regard.engines.native.library import run
 from regard.engines.native.marshal import Prepared, prepare
@@ -23,7 +24,9 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     state = _blank(query, sizes, want)
     if state.m.numel() == 0:
         return state
-    prepared = prepare(query, key, value if want.output else None, spec)
+    if not want.output:
+        value = None
+    prepared = prepare(query, key, value, spec)
     arrays = abi.StateArrays(**{f.name: prepared.pointer(getattr(state, f.name)) for f in fields(State)})
     run("regard_rows", prepared.call, wants(prepared, want, sizes), arrays)
     return state
@@ -31,22 +34,8 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
 
 def _blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
     """Memory for the state; C++ writes every number of it."""
-    shape = (sizes.batch, sizes.heads, sizes.queries)
-
-    def new(*last: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        return query.new_empty((*shape, *last), dtype=dtype)
-
-    return State(
-        m=new(),
-        l=new(),
-        u=new() if want.entropy else None,
-        r=new() if want.squares else None,
-        o=new(sizes.value_dim, dtype=torch.float32) if want.output and sizes.value_dim else None,
-        c=new(len(want.columns)) if want.columns else None,
-        count=new(dtype=torch.int64) if want.count else None,
-        top_scores=new(want.top) if want.top else None,
-        top_keys=new(want.top, dtype=torch.int64) if want.top else None,
-    )
+    exact = torch.float64
+    return blank_state(query, sizes, want, scores=exact, sums=exact, output=torch.float32)
 
 
 def wants(prepared: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
@@ -64,12 +53,14 @@ def wants(prepared: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
         setattr(result, kind, places.get(kind, -1))
     if "first" in places:
         result.first_count = want.columns[places["first"]].count
+    # A tuple of numbers, so that the tables of the same bands are made once: calls mostly ask for the same.
     bands = tuple((p, c.low, c.high) for p, c in enumerate(want.columns) if c.kind == "band")
     result.bands = len(bands)
     lines = _table(bands)
     result.band, result.band_low, result.band_high = (prepared.pointer(line) for line in lines)
     groups = [(place, column) for place, column in enumerate(want.columns) if column.kind == "group"]
     if groups:
+        # One stride for all groups, and 0 along the batch where a group is the same for every row of it.
         members = torch.stack([_members(column.members, sizes) for _, column in groups])
         result.groups = len(groups)
         result.group = prepared.pointer(torch.tensor([place for place, _ in groups]))

@@ -15,14 +15,18 @@ from regard.shapes import Sizes, repeat_heads, sizes_of, statistics_dtype
 from regard.spec import Spec
 from regard.statistics.table import Wanted
 
-LEAST_WIDTH = 32  # of query and key, padded with zeros: narrower ones would take more calls
-BUDGET = 1e-5  # absolute error of the entropy
+# Of query and key, padded with zeros: narrower ones would take more calls.
+LEAST_WIDTH = 32
+# Absolute error of the entropy.
+BUDGET = 1e-5
 # The entropy is a difference of two sums as large as the scores, and each weight carries the rounding of its score:
 # its error is a few eps · (largest |score| + ln keys). On the CPU the factor was 1.3 at most up to 28 nats, where the
 # budget ends in float32, and 3.2 up to 60, for 16 to 128 dims and 61 to 4099 keys.
 ROUNDINGS = 3
-MOST_DIAGONALS = 64  # of a band: each is one more pass over query and key
-OF_KEYS = ("position", "first", "group")  # linear statistics whose column is a function of the key alone
+# Of a band: each is one more pass over query and key.
+MOST_DIAGONALS = 64
+# Linear statistics whose column is a function of the key alone.
+OF_KEYS = ("position", "first", "group")
 
 
 def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> str | None:
@@ -43,7 +47,8 @@ def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: 
     for column in want.columns:
         if column.kind == "band" and column.high - column.low >= MOST_DIAGONALS:
             return f"it sums at most {MOST_DIAGONALS} diagonals, got {column.high - column.low + 1} for {column.name}"
-        if column.kind in ("distance", "square"):  # distance, spread
+        # Distance, spread.
+        if column.kind in ("distance", "square"):
             return (
                 f"it would find the mean {column.kind} as a small difference of numbers as large as positions"
             )
@@ -78,16 +83,20 @@ def _fused(query: Tensor, sizes: Sizes, spec: Spec) -> bool:
     outer, width = (sizes.batch, sizes.heads), _width(sizes.dim)
     exact = statistics_dtype(query.dtype)
     rows, keys = (query.new_empty(*outer, n, width, dtype=exact) for n in (sizes.queries, sizes.keys))
+    # A private function of torch, the only one that says which kernel it would take.
     try:
         choice = torch._fused_sdp_choice(rows, keys, keys, is_causal=is_causal(spec, sizes), scale=1.0)
-    except NotImplementedError:  # a device without any
+    except NotImplementedError:
+        # A device without any.
         return False
-    return choice > 0  # 0 is the plain computation
+    # 0 is the plain computation.
+    return choice > 0
 
 
 @torch.no_grad()
 def _beyond_budget(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> str | None:
     """Why the numbers in query, key and value would not give exact statistics; None: they do."""
+    # |q · k| ≤ |q| · |k|: a bound of all scores without a score.
     rows, keys, _ = prepared(query, key, spec)
     sides = rows.norm(dim=-1).amax(-1), keys.norm(dim=-1).amax(-1)
     largest = float((sides[0] * sides[1]).amax())

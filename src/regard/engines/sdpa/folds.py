@@ -56,11 +56,11 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     )
     many, first = rows.to(means.dtype), keys[:, :, :1].to(means.dtype)
     lse = (many * first).sum(-1) - log_first
-    state = replace(
-        state, m=with_mean(rows, mean)
-    )  # not rounded to the type of the scores: `columns` takes it off again
+    # Not rounded to the type of the scores: `columns` takes it off again.
+    state = replace(state, m=with_mean(rows, mean))
     state.l.copy_(lse.exp())
-    if state.u is not None:  # l · (ln l − entropy)
+    # l · (ln l − entropy).
+    if state.u is not None:
         entropy = (many * (first - means_by_name["key"])).sum(-1) - log_first
         state.u.copy_(state.l * (lse - entropy))
     if state.r is not None:
@@ -70,10 +70,11 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
         state.o.copy_(state.l[..., None] * means_by_name["value"])
     if state.c is not None:
         for i, column in enumerate(want.columns):
-            mean_of = means_by_name[column.name][..., 0] if column.name in means_by_name else None
-            state.c[..., i] = state.l * (
-                _band(rows, keys, lse, spec.offset, causal, column) if mean_of is None else mean_of
-            )
+            if column.name in means_by_name:
+                mean_of = means_by_name[column.name][..., 0]
+            else:
+                mean_of = _band(rows, keys, lse, spec.offset, causal, column)
+            state.c[..., i] = state.l * mean_of
     if state.count is not None:
         state.count.fill_(sizes.keys)
         if causal:
@@ -97,8 +98,12 @@ def _band(query: Tensor, key: Tensor, lse: Tensor, offset: int, causal: bool, co
     """Σ w over low ≤ k − q ≤ high, diagonal by diagonal: of each row e^(score − lse) at one key."""
     queries, keys = query.shape[2], key.shape[2]
     total = torch.zeros_like(lse)
-    for step in range(column.low, min(column.high, 0 if causal else column.high) + 1):
-        ahead = offset + step  # from a query's row to its key
+    high = column.high
+    if causal:
+        high = min(high, 0)
+    for step in range(column.low, high + 1):
+        # From a query's row to its key.
+        ahead = offset + step
         rows = slice(max(0, -ahead), max(0, min(queries, keys - ahead)))
         columns = slice(rows.start + ahead, rows.stop + ahead)
         if rows.start < rows.stop:
@@ -119,9 +124,11 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
     rows, keys, mean = prepared(query, key, spec)
     from_mean = ((m - with_mean(rows, mean)) + l.log()).flip(2)
     rows, keys = rows.flip(2), keys.flip(2)
-    least = from_mean.amin(2, keepdim=True)  # rows that a sink empties lie far above: none may overflow
+    # Rows that a sink empties lie far above: none may overflow.
+    least = from_mean.amin(2, keepdim=True)
     factors = (least - from_mean).exp().to(rows.dtype).unsqueeze(-1)
     log_first, means = _means(keys, rows, factors, is_causal(spec, sizes_of(query, key)))
-    score = (keys * rows[:, :, :1]).sum(-1)  # with the last query
+    # With the last query.
+    score = (keys * rows[:, :, :1]).sum(-1)
     received = (means[..., 0].log() + score - log_first - least).exp()
     return Sums(received.flip(2).to(statistics_dtype(query.dtype)), None, None)

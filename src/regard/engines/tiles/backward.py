@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from regard.engines.dropping import dropout_factors
+from regard.engines.memory import gradient_sums, in_input_types
 from regard.engines.walk import finished, plain, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
@@ -28,27 +29,38 @@ from regard.statistics.table import Wanted
 @without_autocast
 @torch.no_grad()
 def vjp(
-    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, normalizer: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    spec: Spec,
+    want: Wanted,
+    grads: State,
+    normalizer: Tensor,
     needed: Sequence[bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Gradients of query, key, value and the bias's tensor, given those of the state: see `regard.engines`."""
+) -> tuple[Tensor | None, ...]:
+    """Gradients of query, key, value and the bias's tensor, given those of the state: see `engines.protocol`."""
     sizes = sizes_of(query, key, value)
     exact = statistics_dtype(query.dtype)
-    inputs = (query, key, value, None if spec.bias is None else spec.bias.parameter)
-    sums = [
-        None if tensor is None or not need else torch.zeros_like(tensor, dtype=exact)
-        for tensor, need in zip(inputs, needed, strict=True)
-    ]
+    inputs = (query, key, value, spec.parameter)
+    sums = gradient_sums(inputs, needed, exact)
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         part = slice(q0 - spec.offset, q1 - spec.offset)
         block = _clean(query[:, :, part]).to(exact)
-        parts = {name: None if t is None else t[:, :, part].to(exact) for name, t in vars(grads).items()}
-        local = State(**cast("dict[str, Tensor]", parts))
+        local = _rows_of(grads, part, exact)
         for window in windows:
             columns = _clean(key[:, :, window.columns]).to(exact)
-            values = None if value is None else value[:, :, window.columns].to(exact)
+            values = None
+            if value is not None:
+                values = value[:, :, window.columns].to(exact)
             _tile(block, columns, values, spec, want, local, window, sums)
-    return tuple(None if s is None or t is None else s.to(t.dtype) for s, t in zip(sums, inputs, strict=True))
+    return in_input_types(sums, inputs)
+
+
+def _rows_of(grads: State, rows: slice, dtype: torch.dtype) -> State:
+    """The gradients of some rows' states."""
+    parts = {name: tensor[:, :, rows].to(dtype) for name, tensor in vars(grads).items() if tensor is not None}
+    # A state has an l; of the gradients that one, too, may be what nobody asked for.
+    return State(**{"l": cast("Tensor", None), **parts})
 
 
 def _clean(tensor: Tensor) -> Tensor:
@@ -71,7 +83,10 @@ def _tile(
     tile, allowed = finished(before, spec, window)
     x = tile - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
     p = x.exp()
-    grad = torch.zeros_like(p) if grads.l is None else grads.l[..., None].expand_as(p).clone()
+    grad = torch.zeros_like(p)
+    if grads.l is not None:
+        # Its own memory, as what follows is added in place.
+        grad = grads.l[..., None].expand_as(p).clone()
     if grads.u is not None:
         grad += grads.u[..., None] * (1 + x)
     if grads.r is not None:
@@ -83,12 +98,14 @@ def _tile(
     if grads.o is not None and value is not None:
         grad += _through_value(p, value, grads.o, window, want, sums)
     grad *= p
-    if allowed is not None:  # NaN may stand where a key is blocked
+    # NaN may stand where a key is blocked.
+    if allowed is not None:
         grad.masked_fill_(~allowed, 0.0)
     if spec.bias is not None:
         grad = _through_bias(before, grad, spec.bias, window, sums)
     if spec.softcap is not None:
-        grad = grad * (1 - (before / spec.softcap).square())  # the derivative of tanh
+        # The derivative of tanh.
+        grad = grad * (1 - (before / spec.softcap).square())
     _through_product(query, key, grad, spec.scale, window, sums)
 
 
@@ -125,11 +142,15 @@ def _through_value(
     p: Tensor, value: Tensor, output_grad: Tensor, window: Window, want: Wanted, sums: list[Tensor | None]
 ) -> Tensor:
     """g_o · value of a tile; adds the value's own gradient pᵀ · g_o to the sums."""
-    factors = dropout_factors(p, window, want) if want.dropout else None
-    used = p if factors is None else p * factors
+    used, factors = p, None
+    if want.dropout:
+        factors = dropout_factors(p, window, want)
+        used = p * factors
     lanes = _lanes(output_grad, value.shape[1])
     if sums[2] is not None:
         value_grad = torch.bmm(_lanes(used, value.shape[1]).transpose(1, 2), lanes)
         sums[2][:, :, window.columns] += value_grad.view_as(value)
     grad = torch.bmm(lanes, value.flatten(0, 1).transpose(1, 2)).view_as(p)
-    return grad if factors is None else grad * factors
+    if factors is None:
+        return grad
+    return grad * factors

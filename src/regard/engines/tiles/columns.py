@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.engines.column_sums import Sums, blank_map, normalized
+from regard.engines.column_sums import Sums, blank_map, normalized, only_wanted
 from regard.engines.walk import Workspace, scores, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
@@ -25,7 +25,7 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
     exact = statistics_dtype(query.dtype)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
-    picture = blank_map(query, sizes, spec, l, want.cell) if want.cell else None
+    picture = blank_map(query, sizes, spec, l, want.cell)
     center, inverse = normalized(m, l, exact)
     shape = shape_of(sizes, spec.mask, spec.offset)
     space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
@@ -38,7 +38,8 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
             p = tile.sub_(center[:, :, part, None])
             if allowed is None:
                 p.exp_().mul_(inverse[:, :, part, None])
-            else:  # NaN may stand where the mask blocks, and the exponential of −inf is slow
+            else:
+                # NaN may stand where the mask blocks, and the exponential of −inf is slow.
                 blocked = ~allowed
                 p.masked_fill_(blocked, 0.0).exp_().mul_(inverse[:, :, part, None]).masked_fill_(blocked, 0.0)
             total, peak = _pool(p, window, want.cell)
@@ -49,14 +50,16 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
                 torch.maximum(at, peak.amax(-2), out=at)
             if picture is not None:
                 _paint(picture, total, peak, window)
-    return Sums(received if want.received else None, received_max if want.received_max else None, picture)
+    return only_wanted(want, received, received_max, picture)
 
 
 def _pool(p: Tensor, window: Window, cell: int) -> tuple[Tensor, Tensor]:
     """Sum and max over the queries of each row of cells, `(batch, heads, rows of cells, k)`."""
     if not cell or window.q0 // cell == (window.q1 - 1) // cell:
         return p.sum(-2, keepdim=True), p.amax(-2, keepdim=True)
-    p = pad(p, (0, 0, window.q0 % cell, -window.q1 % cell)) if window.q0 % cell or window.q1 % cell else p
+    # Tiles begin at multiples of their sides, so it is those at the ends of a call that cut a cell in two.
+    if window.q0 % cell or window.q1 % cell:
+        p = pad(p, (0, 0, window.q0 % cell, -window.q1 % cell))
     rows = p.unflatten(2, (-1, cell))
     return rows.sum(-2), rows.amax(-2)
 

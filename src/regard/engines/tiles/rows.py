@@ -7,8 +7,10 @@ from dataclasses import fields
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from regard.engines.dropping import dropout_factors
+from regard.engines.memory import blank_state
 from regard.engines.walk import Workspace, finite, scores, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
@@ -17,12 +19,16 @@ from regard.statistics.linear import DISTANCE, POSITION, SQUARE
 from regard.statistics.state import State, identity, merge
 from regard.statistics.table import Wanted
 
-CHUNK = 32  # keys per chunk in the search for the largest score
+# Keys per chunk in the search for the largest score.
+CHUNK = 32
 
 
 def accumulator(dtype: torch.dtype, device: torch.device) -> torch.dtype:
     """Sums over tiles are kept in float64 wherever the device has it: they are one number a row."""
-    return statistics_dtype(dtype) if device.type == "mps" else torch.float64
+    # Metal has no float64.
+    if device.type == "mps":
+        return statistics_dtype(dtype)
+    return torch.float64
 
 
 @without_autocast
@@ -30,7 +36,11 @@ def accumulator(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> State:
     """The states of all rows."""
     sizes = sizes_of(query, key, value)
-    value, broken = (None, None) if value is None or not want.output else _cleaned(value)
+    broken = None
+    if value is None or not want.output:
+        value = None
+    else:
+        value, broken = _cleaned(value)
     shape = shape_of(sizes, spec.mask, spec.offset)
     result = blank(query, sizes, want)
     spaces = [
@@ -55,23 +65,9 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
 
 def blank(query: Tensor, sizes: Sizes, want: Wanted) -> State:
     """Memory for the states of a call, in the types of the results."""
-    shape = (sizes.batch, sizes.heads, sizes.queries)
-    exact, many = statistics_dtype(query.dtype), accumulator(query.dtype, query.device)
-
-    def new(*last: int, dtype: torch.dtype = many) -> Tensor:
-        return query.new_empty((*shape, *last), dtype=dtype)
-
-    return State(
-        m=new(dtype=exact),
-        l=new(),
-        u=new() if want.entropy else None,
-        r=new() if want.squares else None,
-        o=new(sizes.value_dim, dtype=exact) if want.output and sizes.value_dim else None,
-        c=new(len(want.columns)) if want.columns else None,
-        count=new(dtype=torch.int64) if want.count else None,
-        top_scores=new(want.top, dtype=exact) if want.top else None,
-        top_keys=new(want.top, dtype=torch.int64) if want.top else None,
-    )
+    exact = statistics_dtype(query.dtype)
+    many = accumulator(query.dtype, query.device)
+    return blank_state(query, sizes, want, scores=exact, sums=many, output=exact)
 
 
 def _cleaned(value: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -96,31 +92,35 @@ def _lift(
 ) -> State:
     """The state of one tile of scores, which is overwritten; `p` is memory for e^(score − m)."""
     top_scores, top_keys = _top(tile, want.top, window.k0)
-    m = tile.amax(-1) if top_scores is None else top_scores[..., 0]
+    # The largest score is the first of the top ones: it is not looked for twice.
+    if top_scores is None:
+        m = tile.amax(-1)
+    else:
+        m = top_scores[..., 0]
+    # A row without a key in this tile is shifted by 0: −inf − (−inf) would be NaN.
     x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
     if allowed is None:
         torch.exp(x, out=p)
-    else:  # 0 · −inf is NaN, and the exponential of −inf is slow
+    else:
+        # 0 · −inf is NaN, and the exponential of −inf is slow.
         torch.exp(x.masked_fill_(~allowed, 0.0), out=p).mul_(allowed)
-    count = None
+    u = r = o = c = count = None
     if want.count:
         count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
         if allowed is not None:
             count = allowed.expand(*allowed.shape[:-1], window.k1 - window.k0).sum(-1).expand_as(m)
     l = p.sum(-1)
-    u = _entropy_sum(x, p, l).to(many) if want.entropy else None
+    # Now, while l has the type of p: NaN is looked for in both. It overwrites x, which nothing needs afterwards.
+    if want.entropy:
+        u = _entropy_sum(x, p, l).to(many)
     l = l.to(many)
-    return State(
-        m=m,
-        l=l,
-        u=u,
-        r=torch.linalg.vector_norm(p, dim=-1).to(many).square() if want.squares else None,
-        o=_product(p, value, broken, allowed, window, want) if value is not None else None,
-        c=_columns(p, l, window, want, many) if want.columns else None,
-        count=count,
-        top_scores=top_scores,
-        top_keys=top_keys,
-    )
+    if want.squares:
+        r = torch.linalg.vector_norm(p, dim=-1).to(many).square()
+    if value is not None:
+        o = _product(p, value, broken, allowed, window, want)
+    if want.columns:
+        c = _columns(p, l, window, want, many)
+    return State(m=m, l=l, u=u, r=r, o=o, c=c, count=count, top_scores=top_scores, top_keys=top_keys)
 
 
 def _entropy_sum(x: Tensor, p: Tensor, l: Tensor) -> Tensor:
@@ -134,29 +134,40 @@ def _entropy_sum(x: Tensor, p: Tensor, l: Tensor) -> Tensor:
 
 def _top(tile: Tensor, top: int, k0: int) -> tuple[Tensor | None, Tensor | None]:
     """The largest scores of each row with their keys, the earlier first among equals."""
-    keys = tile.shape[-1]
     if top == 0:
         return None, None
     if top > 1:
-        best, where = tile.topk(min(top + 1, keys), dim=-1)  # one more than asked, to see a tie at the end
-        tied = ((best[..., 1:] == best[..., :-1]) & (best[..., 1:] > -torch.inf)).any(-1)
-        if bool(tied.any()):  # topk leaves the order of equals open
-            ordered, places = tile[tied].sort(dim=-1, descending=True, stable=True)
-            best[tied], where[tied] = ordered[:, : best.shape[-1]], places[:, : best.shape[-1]]
-        best = torch.nn.functional.pad(best, (0, top - best.shape[-1]), value=-torch.inf)
-        where = torch.nn.functional.pad(where, (0, top - where.shape[-1]))
-    elif keys % CHUNK:
+        best, where = _many_largest(tile, top)
+    elif tile.shape[-1] % CHUNK:
         best, where = tile.max(-1, keepdim=True)
-    else:  # max with indices is not vectorised: find the chunk first, then look inside it
-        chunks = tile.unflatten(-1, (-1, CHUNK))
-        best, chunk = chunks.amax(-1).max(-1, keepdim=True)
-        inside = (
-            chunks.gather(-2, chunk[..., None].expand(*chunk.shape, CHUNK))
-            .squeeze(-2)
-            .argmax(-1, keepdim=True)
-        )
-        where = chunk * CHUNK + inside
+    else:
+        best, where = _largest_by_chunks(tile)
     return best, torch.where(best == -torch.inf, -1, where + k0)
+
+
+def _many_largest(tile: Tensor, top: int) -> tuple[Tensor, Tensor]:
+    """The `top` largest scores of each row and their places, the earlier first among equals; −inf past the last."""
+    # One more than asked for, to see whether the last of them is tied with one that was left out.
+    best, where = tile.topk(min(top + 1, tile.shape[-1]), dim=-1)
+    # Scores of −inf are no one's top keys, so ties among them are left alone.
+    tied = ((best[..., 1:] == best[..., :-1]) & (best[..., 1:] > -torch.inf)).any(-1)
+    # torch.topk leaves the order of equals open. A stable sort does not, but takes longer: of rows with ties alone.
+    if bool(tied.any()):
+        ordered, places = tile[tied].sort(dim=-1, descending=True, stable=True)
+        best[tied] = ordered[:, : best.shape[-1]]
+        where[tied] = places[:, : best.shape[-1]]
+    # A negative margin cuts the extra one off again; a positive one is needed where a tile has fewer keys than `top`.
+    missing = top - best.shape[-1]
+    return pad(best, (0, missing), value=-torch.inf), pad(where, (0, missing))
+
+
+def _largest_by_chunks(tile: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest score of each row and its first place, where the keys divide into chunks."""
+    # torch.max with indices is not vectorized, amax is: the chunk is found first, then its score is looked for inside.
+    chunks = tile.unflatten(-1, (-1, CHUNK))
+    best, chunk = chunks.amax(-1).max(-1, keepdim=True)
+    scores = chunks.gather(-2, chunk[..., None].expand(*chunk.shape, CHUNK)).squeeze(-2)
+    return best, chunk * CHUNK + scores.argmax(-1, keepdim=True)
 
 
 def _product(
@@ -171,23 +182,27 @@ def _product(
     o = torch.bmm(lanes, part.flatten(0, 1)).view(*p.shape[:-1], part.shape[3])
     if broken is not None:
         bad = broken[:, :, window.columns].to(p.dtype)
+        # Key by key: they are few, and NaN and inf may reach only the rows that may attend their key.
         for j in (~bad.isfinite()).any(-1).any(0).any(0).nonzero().flatten().tolist():
-            term = p[..., j : j + 1] * torch.where(bad.isfinite(), 0.0, bad)[
-                :, :, j : j + 1
-            ].repeat_interleave(group, 1)
-            o = o + (
-                term if allowed is None else torch.where(allowed.expand_as(p)[..., j : j + 1], term, 0.0)
-            )
+            column = torch.where(bad.isfinite(), 0.0, bad)[:, :, j : j + 1]
+            term = p[..., j : j + 1] * column.repeat_interleave(group, 1)
+            if allowed is not None:
+                term = torch.where(allowed.expand_as(p)[..., j : j + 1], term, 0.0)
+            o = o + term
     return o
 
 
 def _columns(p: Tensor, l: Tensor, window: Window, want: Wanted, many: torch.dtype) -> Tensor:
     """Σ p · φ for each linear statistic, `(batch, heads, q, columns)`."""
+    # Moments are taken about the tile's center: about 0, k² of a late tile would leave float32 no digits.
     center = (window.k0 + window.k1) // 2
     x = torch.arange(window.k0 - center, window.k1 - center, device=p.device, dtype=p.dtype)
     names = {column.name for column in want.columns}
-    clear = window.k1 <= window.q0 + 1 or window.k0 >= window.q1 - 1  # all keys on one side of all queries
-    first = torch.mv(p.view(-1, p.shape[-1]), x).view_as(l).to(many) if names & _MOMENTS else l
+    # All keys on one side of all queries.
+    clear = window.k1 <= window.q0 + 1 or window.k0 >= window.q1 - 1
+    first = l
+    if names & _MOMENTS:
+        first = torch.mv(p.view(-1, p.shape[-1]), x).view_as(l).to(many)
     sums = []
     for column in want.columns:
         if column is POSITION:
@@ -197,7 +212,10 @@ def _columns(p: Tensor, l: Tensor, window: Window, want: Wanted, many: torch.dty
             term = second + 2 * center * first + center * center * l
         elif column is DISTANCE and clear:
             away = torch.arange(window.q0 - center, window.q1 - center, device=p.device, dtype=many)
-            term = (away * l - first) * (1 if window.k1 <= window.q0 + 1 else -1)
+            # Σ p·|q − k| without its absolute value: it has one sign all over the tile.
+            term = away * l - first
+            if window.k1 > window.q0 + 1:
+                term = -term
         elif column.touches(window):
             term = (p * column.phi(window, p.device).to(p.dtype)).sum(-1).to(many)
         else:

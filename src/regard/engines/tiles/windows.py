@@ -34,9 +34,11 @@ def weights(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, k0: in
             start, stop = max(k0, window.k0), min(k1, window.k1)
             if start >= stop:
                 continue
+            # All keys of the tile though a part is asked for: another product would have other bits.
             tile, allowed = scores(block, key[:, :, window.columns].to(exact), spec, window)
             p = (tile - center[:, :, part, None]).exp() * inverse[:, :, part, None]
-            if allowed is not None:  # NaN may stand where the mask blocks
+            # NaN may stand where the mask blocks.
+            if allowed is not None:
                 p = p.masked_fill(~allowed, 0.0)
             row.append(pad(p[..., start - window.k0 : stop - window.k0], (start - done, 0)))
             done = stop

@@ -15,6 +15,7 @@ from regard.engines.triton.gradient import vjp
 from regard.engines.triton.launch import installed, interpreted
 from regard.engines.triton.rows import fold
 from regard.engines.triton.tile_shapes import MOST_TOP, MOST_WIDTH
+from regard.shapes import value_dim_of
 from regard.spec import Spec
 from regard.spec.bias import Alibi, Dense, Relative
 from regard.statistics.table import Wanted
@@ -26,7 +27,8 @@ look = two_folds
 __all__ = ["columns", "look", "name", "vjp", "refuses", "rows"]
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
-GROUPS = 32  # one bit each of a key's word
+# One bit each of a key's word.
+GROUPS = 32
 
 
 def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> str | None:
@@ -37,14 +39,14 @@ def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: 
         return f"the tensors must be on a CUDA device, got {query.device}"
     if query.dtype not in TYPES:
         return f"it computes in float32, bfloat16 and float16, got {query.dtype}"
-    width = max(query.shape[3], 0 if value is None else value.shape[3])
+    width = max(query.shape[3], value_dim_of(value))
     if width > MOST_WIDTH:
         return f"dim and value_dim must be at most {MOST_WIDTH}, got {width}"
     if want.dropout:
         return "it has no dropout"
     if spec.bias is not None and not isinstance(spec.bias, Dense | Alibi | Relative):
         return f"it cannot evaluate a bias of type {type(spec.bias).__name__}"
-    learned = None if spec.bias is None else spec.bias.parameter
+    learned = spec.parameter
     if learned is not None and learned.requires_grad and torch.is_grad_enabled():
         return "it has no gradient of a bias"
     if want.top > MOST_TOP:

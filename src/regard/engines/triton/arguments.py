@@ -192,7 +192,9 @@ def rows_of(tensor: Tensor) -> Rows:
 
 def contiguous_rows(tensor: Tensor) -> Tensor:
     """The tensor, copied only where its last axis is not contiguous."""
-    return tensor if tensor.stride(3) == 1 or tensor.shape[3] <= 1 else tensor.contiguous()
+    if tensor.stride(3) == 1 or tensor.shape[3] <= 1:
+        return tensor
+    return tensor.contiguous()
 
 
 def describable(tensor: Tensor) -> bool:

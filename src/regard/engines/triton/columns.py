@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.engines.column_sums import Sums, blank_map
+from regard.engines.column_sums import Sums, blank_map, only_wanted
 from regard.engines.triton.arguments import Pools, contiguous_rows, rows_of
 from regard.engines.triton.launch import held, on_device, setting
 from regard.engines.walk import without_autocast
@@ -23,7 +23,7 @@ from regard.statistics.table import Wanted
 def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
     """Received mass, largest received weight and the map, given the rows' m and l `(batch, heads, queries)`."""
     sizes = sizes_of(query, key)
-    picture = blank_map(query, sizes, spec, l, want.cell) if want.cell else None
+    picture = blank_map(query, sizes, spec, l, want.cell)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, largest = (query.new_zeros(per_key, dtype=torch.float32) for _ in range(2))
     if sizes.keys and query.shape[:3].numel():
@@ -35,14 +35,16 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
             cell_q=min(want.cell, here.traits.block_q),
             cell_k=min(want.cell, here.traits.block_k),
         )
-        strips = math.ceil(sizes.keys / traits.cell_k) if want.cell else 0
-        grid = 0 if picture is None else picture.total.shape[2]
-        total, peak = (
-            query.new_zeros(*per_key[:2], grid, strips, dtype=torch.float32) if want.cell else None
-            for _ in range(2)
-        )
-        origin = spec.offset - spec.offset % want.cell if want.cell else 0
+        strips = grid = origin = 0
+        total = peak = None
+        # A cell wider than a tile is written in strips of a tile's keys each: no two programs add to one number.
+        if picture is not None:
+            strips = math.ceil(sizes.keys / traits.cell_k)
+            grid = picture.total.shape[2]
+            origin = spec.offset - spec.offset % want.cell
+            total, peak = (query.new_zeros(*per_key[:2], grid, strips, dtype=torch.float32) for _ in range(2))
         pools = Pools(received, largest, total, peak, want.cell, origin, grid, strips)
+        # Imported here: the module needs Triton, and this one is imported without.
         from regard.engines.triton.kernels.columns import columns_kernel
 
         programs = math.ceil(sizes.keys / traits.block_k) * sizes.batch * sizes.heads
@@ -55,4 +57,4 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
             parts = (pad(t, margin).unflatten(3, (-1, want.cell // traits.cell_k)) for t in (total, peak))
             picture.total.copy_(next(parts).sum(-1))
             picture.peak.copy_(next(parts).amax(-1))
-    return Sums(received if want.received else None, largest if want.received_max else None, picture)
+    return only_wanted(want, received, largest, picture)

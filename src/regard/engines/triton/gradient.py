@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from regard.engines.memory import gradient_sums
 from regard.engines.triton.arguments import Upstream, contiguous_rows, rows_of
 from regard.engines.triton.launch import MOMENTS, OTHERS, held, on_device, setting
 from regard.engines.walk import without_autocast
@@ -25,23 +26,34 @@ from regard.statistics.table import Wanted
 @on_device
 @torch.no_grad()
 def vjp(
-    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, grads: State, normalizer: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    spec: Spec,
+    want: Wanted,
+    grads: State,
+    normalizer: Tensor,
     needed: Sequence[bool],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Gradients of query, key and value, and None for a bias's tensor: see `regard.engines`."""
-    used = None if grads.o is None else value
+) -> tuple[Tensor | None, ...]:
+    """Gradients of query, key and value, and None for a bias's tensor: see `engines.protocol`."""
+    # Without a gradient of the output the values do not matter, and the kernels are compiled without them.
+    used = value
+    if grads.o is None:
+        used = None
     sizes = sizes_of(query, key, used)
     if 0 in (*query.shape[:3], sizes.keys):
-        return *(None if t is None else torch.zeros_like(t) for t in (query, key, value)), None
+        zeros = gradient_sums((query, key, value), (True, True, True), query.dtype)
+        return *zeros, None
     wanted = replace(
         want,
         output=used is not None,
         entropy=grads.u is not None,
         squares=grads.r is not None,
-        columns=want.columns if grads.c is not None else (),
         count=False,
         top=0,
     )
+    if grads.c is None:
+        wanted = replace(wanted, columns=())
     factors = _factors(sizes, spec, wanted, grads, normalizer)
     output = None
     if grads.o is not None:
@@ -49,7 +61,11 @@ def vjp(
     upstream = Upstream(factors, output, normalizer.numel())
     from regard.engines.triton.kernels.gradients import key_kernel, query_kernel
 
-    tensors = (contiguous_rows(t) for t in (query, key, key if used is None else used))
+    # Where there are no values the keys stand in: a kernel takes no None for what it might read.
+    values = key
+    if used is not None:
+        values = used
+    tensors = (contiguous_rows(t) for t in (query, key, values))
     inputs = (*map(rows_of, tensors), upstream)
     query_grad, key_grad, value_grad = None, None, None
     if needed[0]:
@@ -62,12 +78,14 @@ def vjp(
     if needed[1] or needed[2]:
         here = setting("gradients", query, sizes, spec, wanted, transposed=True)
         key_grad = torch.empty(key.shape, dtype=key.dtype, device=key.device)
-        value_grad = None if used is None else torch.empty(used.shape, dtype=used.dtype, device=used.device)
+        if used is not None:
+            value_grad = torch.empty(used.shape, dtype=used.dtype, device=used.device)
         tiles = math.ceil(sizes.keys / here.traits.block_k)
         programs = tiles * sizes.batch * sizes.kv_heads
         key_kernel[(programs,)](*inputs, (key_grad, value_grad), *here.arguments, **here.options)
     if value_grad is None and value is not None:
-        value_grad = torch.zeros_like(value)  # nothing that was differentiated came through the values
+        # Nothing that was differentiated came through the values.
+        value_grad = torch.zeros_like(value)
     return query_grad, key_grad, value_grad, None
 
 
@@ -77,7 +95,13 @@ def _factors(sizes: Sizes, spec: Spec, wanted: Wanted, grads: State, l: Tensor) 
     Columns that are moments are spelled out around the query's own position q: k = q + d and k² = q² + 2·q·d + d².
     """
     none = torch.zeros_like(l)
-    g_l, g_u, g_r = (none if g is None else g.double() for g in (grads.l, grads.u, grads.r))
+    g_l = g_u = g_r = none
+    if grads.l is not None:
+        g_l = grads.l.double()
+    if grads.u is not None:
+        g_u = grads.u.double()
+    if grads.r is not None:
+        g_r = grads.r.double()
     by_kind = dict.fromkeys(MOMENTS, none)
     rest: dict[str, list[Tensor]] = {kind: [] for kind in OTHERS}
     for i, column in enumerate(wanted.columns):

@@ -103,7 +103,8 @@ def spans(limits: Interval, keys: int, shift: int, blocks: tuple[int, int]) -> T
     full = (low.max[..., None] <= first) & (high.min[..., None] >= last)
     start, stop = _stretch(met)
     clean, end = _stretch(full)
-    scattered = full.sum(1) != end - clean  # full tiles with others between them: all count as partial
+    # Full tiles with others between them: all count as partial.
+    scattered = full.sum(1) != end - clean
     clean, end = (torch.where(scattered | (end == 0), start, t) for t in (clean, end))
     return torch.stack([start, clean, end, stop], -1).to(torch.int32).contiguous()
 

@@ -18,7 +18,7 @@ from regard.engines.triton.intervals import interval, spans
 from regard.engines.triton.tile_lists import lists_of
 from regard.engines.triton.tile_shapes import Plan, plan
 from regard.errors import require
-from regard.shapes import Sizes
+from regard.shapes import Sizes, broadcast_strides
 from regard.spec import Spec
 from regard.spec.bias import Alibi, Bias, Dense, Relative
 from regard.statistics.linear import Column
@@ -27,8 +27,10 @@ from regard.statistics.table import Wanted
 EVERYWHERE = (-(1 << 30), 1 << 30)
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-NOWHERE = (1 << 30, -(1 << 30))  # a band that holds nothing
-ROUNDING = 2.0**-50  # of a product in double precision, with room
+# A band that holds nothing.
+NOWHERE = (1 << 30, -(1 << 30))
+# Of a product in double precision, with room.
+ROUNDING = 2.0**-50
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,9 @@ def interpreted() -> bool:
 @cache
 def capability(device: torch.device) -> tuple[int, int]:
     """Generation of the GPU; the interpreter stands for the oldest."""
-    return torch.cuda.get_device_capability(device) if device.type == "cuda" else (8, 0)
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device)
+    return (8, 0)
 
 
 def setting(
@@ -102,28 +106,40 @@ def setting(
             side = min(chosen.block_q, chosen.block_k)
             chosen, pack = replace(chosen, block_q=side, block_k=side), 1
     blocks, blocking = (chosen.block_q, chosen.block_k), isinstance(spec.bias, Dense | Relative)
-    shift = spec.offset % blocks[0] if pack == 1 else 0
+    # Tiles begin at multiples of their sides in absolute positions, as cells of the map do.
+    shift = spec.offset % blocks[0]
+    if pack > 1:
+        shift = 0
     if spec.mask is None:
         kind, masking = bundle.EVERYTHING, Masking()
     elif limits is not None:
         kind = bundle.INTERVALS
-        masking = Masking(
-            low=limits[0],
-            high=limits[1],
-            stride=sizes.queries if limits[0].shape[0] > 1 else 0,
-            spans=spans(limits, sizes.keys, shift, blocks) if transposed else None,
-        )
+        masking = Masking(low=limits[0], high=limits[1], stride=broadcast_strides(limits[0])[0])
+        if transposed:
+            masking = masking._replace(spans=spans(limits, sizes.keys, shift, blocks))
     else:
         kind = bundle.LISTED
-        near = EVERYWHERE if blocking else linear.near
+        near = linear.near
+        # A bias that may block is looked at in partial tiles alone, so then every tile counts as one.
+        if blocking:
+            near = EVERYWHERE
         lists = lists_of(spec.mask, sizes, spec.offset, blocks[0], near, linear.heading, query.device)
-        masking = lists.by_key() if transposed else lists.by_query()
+        if transposed:
+            masking = lists.by_key()
+        else:
+            masking = lists.by_query()
     kinds = [column.kind for column in want.columns]
+    value_dim = value_width = top = 0
+    if want.output and sizes.value_dim:
+        value_dim, value_width = sizes.value_dim, power(sizes.value_dim)
+    # Triton's tensors have sizes that are powers of two; what is one too many is cut off afterwards.
+    if want.top:
+        top = 1 << (want.top - 1).bit_length()
     chosen_traits = Traits(
         dim=sizes.dim,
-        value_dim=sizes.value_dim if want.output else 0,
+        value_dim=value_dim,
         width=power(sizes.dim),
-        value_width=power(sizes.value_dim) if want.output and sizes.value_dim else 0,
+        value_width=value_width,
         block_q=blocks[0],
         block_k=blocks[1],
         group=sizes.group,
@@ -139,7 +155,7 @@ def setting(
         entropy=want.entropy,
         squares=want.squares,
         allowed=want.count,
-        top=1 << (want.top - 1).bit_length() if want.top else 0,
+        top=top,
         first=any(kind in MOMENTS for kind in kinds),
         second="square" in kinds,
         away="distance" in kinds,
@@ -153,10 +169,12 @@ def setting(
 
 _KINDS = {Dense: bundle.DENSE, Alibi: bundle.ALIBI, Relative: bundle.RELATIVE}
 MOMENTS = ("position", "square", "distance")
-OTHERS = ("band", "first", "group")  # in the order of the kernels' sums
+# In the order of the kernels' sums.
+OTHERS = ("band", "first", "group")
 
 
-LEAST_UNIT = 1e-30  # below, differences of scores pass what a float holds
+# Below, differences of scores pass what a float holds.
+LEAST_UNIT = 1e-30
 
 
 def bare(spec: Spec) -> bool:
@@ -166,7 +184,9 @@ def bare(spec: Spec) -> bool:
 
 def unit_of(spec: Spec) -> float:
     """Nats in a unit of the kernels' scores."""
-    return spec.scale if bare(spec) else 1.0
+    if bare(spec):
+        return spec.scale
+    return 1.0
 
 
 def held(m: Tensor, l: Tensor, spec: Spec) -> tuple[Tensor, Tensor]:
@@ -194,14 +214,12 @@ def _bias_of(bias: Bias) -> tuple[Tensor, tuple[int, int, int, int], int]:
     assert values is not None
     values = values.detach()
     if isinstance(bias, Dense):
-        batch, head, row, column = (
-            0 if size == 1 else stride for size, stride in zip(values.shape, values.stride(), strict=True)
-        )
+        batch, head, row, column = broadcast_strides(values)
         return values, (batch, head, row, column), 0
     values = values.contiguous()
     if isinstance(bias, Alibi):
         return values, (0, 1, 0, 0), 0
-    return values, (0, values.shape[1] if values.shape[0] > 1 else 0, 0, 0), values.shape[1] // 2
+    return values, (0, broadcast_strides(values)[0], 0, 0), values.shape[1] // 2
 
 
 def linear_of(columns: tuple[Column, ...], sizes: Sizes, device: torch.device) -> Linear:
@@ -211,7 +229,8 @@ def linear_of(columns: tuple[Column, ...], sizes: Sizes, device: torch.device) -
     members = [column.members for column in columns if column.members is not None]
     near = NOWHERE
     if bands or any(column.kind == "distance" for column in columns):
-        near = (min(0, *(low for low, _ in bands)), max(0, *(high for _, high in bands))) if bands else (0, 0)
+        # With 0 among them: on the diagonal a distance changes its sign.
+        near = min([0, *(low for low, _ in bands)]), max([0, *(high for _, high in bands)])
     if not members:
         return Linear(bands, heading, near, None, 0)
     word = torch.zeros(sizes.batch, sizes.keys, dtype=torch.int32, device=device)

@@ -22,7 +22,8 @@ from regard.spec import Spec
 from regard.statistics.state import State, identity
 from regard.statistics.table import Wanted
 
-FEW = 16  # queries of a head below which the heads of a group share a tile
+# Queries of a head below which the heads of a group share a tile.
+FEW = 16
 
 
 @without_autocast
@@ -35,7 +36,10 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     sizes = sizes_of(query, key, value)
     if sizes.keys == 0 or query.shape[:3].numel() == 0:
         return identity(blank(query, sizes, want))
-    pack = sizes.group if sizes.queries < FEW else 1
+    # In decoding one query would fill a sixteenth of a tile: the heads that share their keys fill it together.
+    pack = 1
+    if sizes.queries < FEW:
+        pack = sizes.group
     here = setting("rows", query, sizes, spec, want, transposed=False, pack=pack)
     traits, call = here.traits, here.call
     tiles = math.ceil((sizes.queries * traits.pack + call.shift) / traits.block_q)
@@ -46,17 +50,18 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     from regard.engines.triton.kernels.rows import rows_kernel
 
     query, key = contiguous_rows(query), contiguous_rows(key)
-    values = key if value is None else contiguous_rows(value)
+    # Where there are no values the keys stand in: a kernel takes no None for what it might read.
+    values = key
+    if value is not None:
+        values = contiguous_rows(value)
     sources: list[Any] = [rows_of(key), rows_of(values)]
     if here.plan.descriptors and describable(key) and describable(values):
         traits = traits._replace(descriptors=True)
         widths = traits.width, traits.value_width or traits.width
         sources = [_descriptor(t, traits.block_k, w) for t, w in zip((key, values), widths, strict=True)]
-    rows_kernel[(programs * splits,)](
-        rows_of(query), *sources, results, call._replace(splits=splits), here.scoring, here.masking,
-        here.linear, traits,
-        **here.options,
-    )  # fmt: skip
+    call = call._replace(splits=splits)
+    settings = (call, here.scoring, here.masking, here.linear, traits)
+    rows_kernel[(programs * splits,)](rows_of(query), *sources, results, *settings, **here.options)
     merged = results
     if splits > 1:
         merged = _results(query, sizes, here, 1)
@@ -79,15 +84,17 @@ def _results(query: Tensor, sizes: Sizes, here: Setting, splits: int) -> Results
     traits = here.traits
     lines = sizes.batch * sizes.heads * sizes.queries
 
-    def new(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    def new(wanted: bool, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor | None:
+        if not wanted:
+            return None
         return torch.empty(splits, *shape, dtype=dtype, device=query.device)
 
     return Results(
-        sums=new(channels(here), lines),
-        output=new(lines, sizes.value_dim) if traits.value_width else None,
-        allowed=new(lines, dtype=torch.int32) if traits.allowed else None,
-        best=new(lines, traits.top) if traits.top else None,
-        keys=new(lines, traits.top, dtype=torch.int32) if traits.top else None,
+        sums=torch.empty(splits, channels(here), lines, dtype=torch.float32, device=query.device),
+        output=new(traits.value_width > 0, lines, sizes.value_dim),
+        allowed=new(traits.allowed, lines, dtype=torch.int32),
+        best=new(traits.top > 0, lines, traits.top),
+        keys=new(traits.top > 0, lines, traits.top, dtype=torch.int32),
         lines=lines,
     )
 
@@ -105,21 +112,21 @@ def _state(
     shape = (sizes.batch, sizes.heads, sizes.queries)
     sums = iter(merged.sums[0].view(-1, *shape))
     m, l = next(sums).double() * unit, next(sums).double()
-    u = next(sums).double() * math.log(2) if want.entropy else None
-    r = next(sums).double() if want.squares else None
-    c = _columns(list(sums), l, sizes, want, here) if want.columns else None
+    u = r = o = c = count = None
+    # In the order in which the kernel writes them.
+    if want.entropy:
+        u = next(sums).double() * math.log(2)
+    if want.squares:
+        r = next(sums).double()
+    if want.columns:
+        c = _columns(list(sums), l, sizes, want, here)
+    if merged.output is not None:
+        o = merged.output.view(*shape, -1)
+    # Counts and top keys are not merged by the kernel: of each split they are added, or sorted, here.
+    if results.allowed is not None:
+        count = results.allowed.sum(0).view(shape)
     best, keys = _best(results, shape, want.top, unit)
-    return State(
-        m=m,
-        l=l,
-        u=u,
-        r=r,
-        o=None if merged.output is None else merged.output.view(*shape, -1),
-        c=c,
-        count=None if results.allowed is None else results.allowed.sum(0).view(shape),
-        top_scores=best,
-        top_keys=keys,
-    )
+    return State(m=m, l=l, u=u, r=r, o=o, c=c, count=count, top_scores=best, top_keys=keys)
 
 
 def _columns(sums: list[Tensor], l: Tensor, sizes: Sizes, want: Wanted, here: Setting) -> Tensor:
@@ -127,20 +134,25 @@ def _columns(sums: list[Tensor], l: Tensor, sizes: Sizes, want: Wanted, here: Se
     traits = here.traits
     rest = iter([t.double() for t in sums])
     q = torch.arange(here.call.offset, here.call.offset + sizes.queries, device=l.device, dtype=l.dtype)
-    center = q.clamp(0, sizes.keys - 1)  # from which the kernel counts
-    first = next(rest) if traits.first else l
-    second = next(rest) if traits.second else l
-    moments = {
-        "position": first + center * l,
-        "square": second + 2 * center * first + center.square() * l,
-    }
+    # From which the kernel counts.
+    center = q.clamp(0, sizes.keys - 1)
+    moments = {}
+    if traits.first:
+        first = next(rest)
+        moments["position"] = first + center * l
+    if traits.second:
+        moments["square"] = next(rest) + 2 * center * first + center.square() * l
     if traits.away:
         moments["distance"] = next(rest)
     kinds = {kind: [next(rest) for column in want.columns if column.kind == kind] for kind in OTHERS}
     pools = {kind: iter(tensors) for kind, tensors in kinds.items()}
-    return torch.stack(
-        [moments[c.kind] if c.kind in MOMENTS else next(pools[c.kind]) for c in want.columns], -1
-    )
+    parts = []
+    for column in want.columns:
+        if column.kind in MOMENTS:
+            parts.append(moments[column.kind])
+        else:
+            parts.append(next(pools[column.kind]))
+    return torch.stack(parts, -1)
 
 
 def _best(

@@ -17,18 +17,23 @@ from regard.masks import Mask
 from regard.shapes import Sizes
 from regard.spec import Spec
 
-ELEMENTS = 1 << 24  # pairs whose bits are worked out at once
+# Pairs whose bits are worked out at once.
+ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Lists:
     """The tiles of a mask, numbered on the grid of the call, and the bits of the partial ones."""
 
-    rows: Tensor  # of each partial or full tile, (tiles,), on the host
+    # Of each partial or full tile, (tiles,), on the host.
+    rows: Tensor
     columns: Tensor
-    places: Tensor  # of each tile's bits, −1 where all are set
-    full: Tensor  # neither bits nor columns of a band
-    bits: Tensor  # (places, batch or 1, heads or 1, side, side / 32), on the device
+    # Of each tile's bits, −1 where all are set.
+    places: Tensor
+    # Neither bits nor columns of a band.
+    full: Tensor
+    # (places, batch or 1, heads or 1, side, side / 32), on the device.
+    bits: Tensor
     grid: tuple[int, int]
 
     def by_query(self) -> Masking:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-MOST_WIDTH = 256  # a tile of wider rows does not fit next to its sums
+# A tile of wider rows does not fit next to its sums.
+MOST_WIDTH = 256
 MOST_TOP = 16
-SPLITS = 128  # the most parts that the keys of one row are split into
+# The most parts that the keys of one row are split into.
+SPLITS = 128
 
 
 @dataclass(frozen=True)
@@ -56,8 +58,12 @@ def plan(kernel: str, itemsize: int, width: int, capability: tuple[int, int], de
     """
     fitting = [line for line in TABLE if line[:2] == (kernel, itemsize) and width <= line[2]]
     hopper, ampere = TABLE[min(fitting, key=lambda line: line[2])]
-    chosen = hopper if capability >= (9, 0) else ampere
-    return replace(chosen, stages=1) if dense else chosen
+    chosen = ampere
+    if capability >= (9, 0):
+        chosen = hopper
+    if dense:
+        return replace(chosen, stages=1)
+    return chosen
 
 
 def splits_of(programs: int, keys: int, block_k: int) -> int:
@@ -65,5 +71,7 @@ def splits_of(programs: int, keys: int, block_k: int) -> int:
     return max(1, min(SPLITS, -(-FILL // max(programs, 1)), keys // (LEAST * block_k)))
 
 
-FILL = 512  # programs that keep a large GPU busy
-LEAST = 4  # tiles of keys that a split holds at least
+# Programs that keep a large GPU busy.
+FILL = 512
+# Tiles of keys that a split holds at least.
+LEAST = 4

@@ -92,8 +92,7 @@ def _without_headings(text: str) -> str:
         if (
             _MARKED.match(line)
             or _RULE.fullmatch(line)
-            or _RULE.fullmatch(after)
-            or (heads and (alone or above))
+            or (heads and (alone or above or _RULE.fullmatch(after)))
         ):
             kept.append("")
         else:

@@ -22,6 +22,7 @@ def columns_kernel(query, key, held, pools, call, scoring, masking, T: tl.conste
     keys = load_tile(key, batch, head // T.group, tile * BLOCK, call.keys, BLOCK, T.dim, T.width, True, T)
     visit, values = (batch, head, tile), (call, scoring, masking)
     sums = (tl.zeros([BLOCK], tl.float32), tl.zeros([BLOCK], tl.float32))
+    # Full tiles apart from partial ones, as in the first fold: only the latter read the mask.
     sums = fold(sums, keys, query, held, pools, visit, values, True, T)
     sums = fold(sums, keys, query, held, pools, visit, values, False, T)
     k = tile * BLOCK + tl.arange(0, BLOCK)

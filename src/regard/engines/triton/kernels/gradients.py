@@ -75,7 +75,8 @@ def along_keys(
             s, cap_grad, allowed, through, spot, upstream.lines, scoring.log2_scale, linear, FULL, T
         )
         if not FULL:
-            keys = tl.where(finite(keys), keys, 0.0)  # of a blocked key, whose gradient is 0
+            # Of a blocked key, whose gradient is 0.
+            keys = tl.where(finite(keys), keys, 0.0)
         query_grad = tl.dot(rounded(score_grad, keys, T), keys, query_grad, input_precision=T.precision)
     return query_grad
 

@@ -8,7 +8,8 @@ import triton.language as tl
 from regard.engines.triton.kernels.rows import LEAST
 from regard.engines.triton.kernels.scores import INFINITY
 
-CHUNK = tl.constexpr(64)  # columns of the output in one program
+# Columns of the output in one program.
+CHUNK = tl.constexpr(64)
 
 
 @triton.jit

@@ -14,7 +14,8 @@ import triton.language as tl
 from regard.engines.triton.kernels.scores import INFINITY, finite, load_tile, rounded, scores, widened
 from regard.engines.triton.kernels.walk import counted, keys_of, tile_at
 
-LEAST = tl.constexpr(-200.0)  # an exponent of two below which nothing is left
+# An exponent of two below which nothing is left.
+LEAST = tl.constexpr(-200.0)
 
 
 @triton.jit
@@ -24,6 +25,7 @@ def rows_kernel(query, key, value, results, call, scoring, masking, linear, T: t
     block = rows_at(query, row, T.dim, T.width, T)
     visit, values = (tile, part, lead // T.group, cuts), (call, scoring, masking, linear)
     state = blank(T)
+    # Twice the same loop, compiled apart: that over full tiles knows neither bounds nor bits, and keeps its registers.
     state = fold(state, block, key, value, row, visit, values, True, T)
     state = fold(state, block, key, value, row, visit, values, False, T)
     store(state, results, part, place, present, T)
@@ -42,13 +44,16 @@ def located(call, masking, linear, T: tl.constexpr):
     lines = call.queries * T.pack
     tiles = tl.cdiv(lines + call.shift, BLOCK)
     part, rest = tl.program_id(0) % call.splits, tl.program_id(0) // call.splits
-    tile, lane = tiles - 1 - rest % tiles, rest // tiles  # the last tiles are the longest under a causal mask
+    # The last tiles are the longest under a causal mask.
+    tile, lane = tiles - 1 - rest % tiles, rest // tiles
     lanes = call.heads // T.pack
     batch, lead = lane // lanes, lane % lanes * T.pack
     line = tile * BLOCK - call.shift + tl.arange(0, BLOCK)
     present = (line >= 0) & (line < lines)
-    line = tl.minimum(tl.maximum(line, 0), lines - 1)  # rows that are not there repeat their neighbor
+    # Rows that are not there repeat their neighbor.
+    line = tl.minimum(tl.maximum(line, 0), lines - 1)
     head, index = lead + line // call.queries, line % call.queries
+    # int64 before the product: rows past 2^31 numbers are real.
     place = (batch * call.heads + head).to(tl.int64) * call.queries + index
     q = call.offset + index
     low, high = q * 0, q * 0 + call.keys
@@ -81,7 +86,8 @@ def blank(T: tl.constexpr):
     for _ in tl.static_range(LINEAR):
         sums = sums + (zero,)
     slots = tl.arange(0, TOP)[None, :] + tl.zeros([BLOCK, TOP], tl.int32)
-    best = (tl.full([BLOCK, TOP], -INFINITY, tl.float32), 2147483647 - slots)  # no two slots hold one key
+    # No two slots hold one key.
+    best = (tl.full([BLOCK, TOP], -INFINITY, tl.float32), 2147483647 - slots)
     m = tl.full([BLOCK], -INFINITY, tl.float32)
     count = tl.zeros([BLOCK], tl.int32)
     return m, zero, zero, zero, sums, tl.zeros([BLOCK, WIDTH], tl.float32), count, best
@@ -93,6 +99,7 @@ def fold(state, block, key, value, row, visit, values, FULL: tl.constexpr, T: tl
     call, scoring, masking, linear = values
     tile, part, kv, cuts = visit
     first, last = counted(cuts, tile, masking, FULL, T)
+    # Each split takes its part of the tiles visited, not of all keys: under a window some would have nothing to do.
     many = last - first
     first, last = first + many * part // call.splits, first + many * (part + 1) // call.splits
     for i in tl.range(first, last, warp_specialize=T.specialize):
@@ -103,10 +110,10 @@ def fold(state, block, key, value, row, visit, values, FULL: tl.constexpr, T: tl
         s, _, allowed = tile_scores(product, row, k, call, scoring, masking, bits, FULL, T)
         state, p = absorbed(state, s, allowed, row, k, linear, call.keys, scoring.log2_scale, FULL, T)
         if T.value_width:
+            start = at * T.block_k
             values_ = load_tile(
-                value, row[0], kv, at * T.block_k, call.keys, T.block_k, T.value_dim, T.value_width,
-                not FULL, T,
-            )  # fmt: skip
+                value, row[0], kv, start, call.keys, T.block_k, T.value_dim, T.value_width, not FULL, T
+            )
             output = with_values(state[5], p, values_, allowed, FULL, T)
             state = (state[0], state[1], state[2], state[3], state[4], output, state[6], state[7])
     return state
@@ -133,7 +140,8 @@ def absorbed(state, s, allowed, row, k, linear, keys, log2_scale, FULL: tl.const
         best = best_of_one(best, m, s, k)
     if T.top > 1:
         best = best_of_many(best, s, k, T)
-    held = tl.where(largest == -INFINITY, 0.0, largest)  # −inf − (−inf) never happens
+    # −inf − (−inf) never happens.
+    held = tl.where(largest == -INFINITY, 0.0, largest)
     x = (s - held[:, None]) * log2_scale
     p = tl.exp2(x)
     shift = tl.where(m == -INFINITY, 0.0, (m - held) * log2_scale)
@@ -167,14 +175,16 @@ def linear_terms(p, normalizer, row, k, linear, keys, FULL: tl.constexpr, T: tl.
     terms = ()
     if T.first:
         middle = MIDDLE if FULL else tl.minimum(T.block_k, keys - tl.min(k, 0)) // 2
-        x = (tl.arange(0, T.block_k) - middle).to(tl.float32)[None, :]  # the same numbers for every row
+        # The same numbers for every row.
+        x = (tl.arange(0, T.block_k) - middle).to(tl.float32)[None, :]
         away = (tl.min(k, 0) + middle - tl.minimum(tl.maximum(q, 0), keys - 1)).to(tl.float32)
         first = tl.sum(p * x, 1)
         terms = terms + (first + away * normalizer,)
         if T.second:
             terms = terms + (tl.sum(p * (x * x), 1) + away * (2.0 * first + away * normalizer),)
         if T.away:
-            if FULL:  # all keys are on one side of all queries
+            # All keys are on one side of all queries.
+            if FULL:
                 away = (tl.min(k, 0) + middle - q).to(tl.float32)
                 terms = terms + (tl.where(away < 0, -1.0, 1.0) * (first + away * normalizer),)
             else:
