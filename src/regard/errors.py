@@ -1,6 +1,6 @@
 """The errors that users meet. Knows nothing of the rest of the package.
 
-Every message says what must hold and what was got; `docs/errors/` has a page for each class.
+Every message says what must hold and what was got; `docs/errors.md` has a section for each class.
 """
 
 from __future__ import annotations
