@@ -28,9 +28,24 @@ from regard.spec import alibi, relative
 from regard.watch import watch
 
 __all__ = [
-    "RegardError", "alibi", "attend", "causal", "dense", "documents", "load", "near", "observe", "padding",
-    "prefix", "random_blocks", "relative", "strided", "global_tokens", "watch", "weights",
-]  # fmt: skip
+    "RegardError",
+    "alibi",
+    "attend",
+    "causal",
+    "dense",
+    "documents",
+    "load",
+    "near",
+    "observe",
+    "padding",
+    "prefix",
+    "random_blocks",
+    "relative",
+    "strided",
+    "global_tokens",
+    "watch",
+    "weights",
+]
 
 _PACKAGES = ("analysis", "draw", "models", "nn", "page", "tasks", "training")
 

@@ -80,8 +80,16 @@ def transposed_scores(at, bits, keys, query, visit, values, FULL: tl.constexpr, 
         bounds = batch.to(tl.int64) * masking.stride + index
         low, high = tl.load(masking.low + bounds), tl.load(masking.high + bounds)
     place = (
-        batch, head, index[None, :], q[None, :], k[:, None], low[None, :], high[None, :], r[None, :], c[:, None],
-    )  # fmt: skip
+        batch,
+        head,
+        index[None, :],
+        q[None, :],
+        k[:, None],
+        low[None, :],
+        high[None, :],
+        r[None, :],
+        c[:, None],
+    )
     s, cap_grad, allowed = scores(product, place, call.keys, scoring, masking, bits, FULL, T)
     place = (batch * call.heads + head).to(tl.int64) * call.queries + index
     return s, cap_grad, allowed, there, place, queries, q

@@ -134,9 +134,17 @@ def along_queries(grads, key_side, query, visit, upstream, values, FULL: tl.cons
         output_grad = queries
         if T.value_width:
             output_grad = load_tile(
-                upstream.output, batch, head, start, call.queries, T.block_q, T.value_dim, T.value_width,
-                not FULL, T,
-            )  # fmt: skip
+                upstream.output,
+                batch,
+                head,
+                start,
+                call.queries,
+                T.block_q,
+                T.value_dim,
+                T.value_width,
+                not FULL,
+                T,
+            )
             through = tl.dot(tile_values, output_grad.T, input_precision=T.precision)
         if not FULL:
             allowed = allowed & there[None, :]

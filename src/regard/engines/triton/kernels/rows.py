@@ -125,9 +125,16 @@ def tile_scores(product, row, k, call, scoring, masking, bits, FULL: tl.constexp
     batch, head, index, q, low, high = row
     r, c = tl.arange(0, T.block_q), tl.arange(0, T.block_k)
     place = (
-        batch, head[:, None], index[:, None], q[:, None], k[None, :], low[:, None], high[:, None],
-        r[:, None], c[None, :],
-    )  # fmt: skip
+        batch,
+        head[:, None],
+        index[:, None],
+        q[:, None],
+        k[None, :],
+        low[:, None],
+        high[:, None],
+        r[:, None],
+        c[None, :],
+    )
     return scores(product, place, call.keys, scoring, masking, bits, FULL, T)
 
 

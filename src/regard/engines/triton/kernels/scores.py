@@ -45,9 +45,17 @@ def rounded(x, like, T: tl.constexpr):
 
 @triton.jit
 def load_tile(
-    tensor, batch, head, first, limit, BLOCK: tl.constexpr, DIM: tl.constexpr, WIDTH: tl.constexpr,
-    CHECK: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+    tensor,
+    batch,
+    head,
+    first,
+    limit,
+    BLOCK: tl.constexpr,
+    DIM: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHECK: tl.constexpr,
+    T: tl.constexpr,
+):
     """Rows `first` to `first + BLOCK − 1`, `(BLOCK, WIDTH)`; 0 outside of [0, limit) (if CHECK) and past DIM."""
     if T.descriptors:
         tile = tensor.load([batch, head, first, 0]).reshape(BLOCK, WIDTH)
