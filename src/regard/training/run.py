@@ -109,15 +109,19 @@ def train(
     _check(recipe, data, evaluation)
     checkpoint = _begun(folder, recipe, resume)
     resumed = 0 if checkpoint is None else _step(checkpoint)
-    history = (
-        History.load(checkpoint / FILE)
-        if monitor and checkpoint and (checkpoint / FILE).exists()
-        else History()
-    )
-    monitor_callback = None if monitor is None else MonitorCallback(monitor, recipe.monitored_steps, history)
     guard = Guard()
+    listeners: list[object] = [guard]
+    monitor_callback: MonitorCallback | None = None
+    save_history: Callable[[Path], None] = _nothing
+    if monitor is not None:
+        history = History()
+        if checkpoint and (checkpoint / FILE).exists():
+            history = History.load(checkpoint / FILE)
+        monitor_callback = MonitorCallback(monitor, recipe.monitored_steps, history)
+        save_history = monitor_callback.save
+        listeners.append(monitor_callback)
+    listeners.append(checkpoints.Sealer(folder, save_history))
     arguments = recipe.arguments(folder, evaluate=evaluation is not None, tensorboard=tensorboard)
-    sealer = checkpoints.Sealer(folder, monitor_callback.save if monitor_callback else lambda _: None)
     collate = collate or require("transformers", extra="train").default_data_collator
     with _as_before(model, recipe), counted(model):
         trainer = guarded(guard)(
@@ -126,14 +130,17 @@ def train(
             train_dataset=Shuffled(data, recipe.max_steps * recipe.batch_size, recipe.seed),
             eval_dataset=None if evaluation is None else InOrder(evaluation),
             data_collator=seeded(collate, recipe.seed),
-            callbacks=[callback(each) for each in (guard, monitor_callback, sealer) if each is not None],
+            callbacks=[callback(listener) for listener in listeners],
         )
+        # It prints every log as a dict; the plain bar shows the loss instead.
         trainer.remove_callback(require("transformers", extra="train").PrinterCallback)
         if progress:
             trainer.add_callback(bar())
+        # Once, however many runs there are, and last, as functions run in the opposite order.
         atexit.unregister(_end_group)
         atexit.register(_end_group)
         first = trainer.is_world_process_zero()
+        # Of the processes of one run the first alone takes the lock, or they would shut each other out.
         with checkpoints.alone(folder) if first else nullcontext():
             if first:
                 recipe.save(folder / RECIPE)
@@ -155,6 +162,10 @@ def train(
         history=None if monitor_callback is None else monitor_callback.history,
         seconds=time.perf_counter() - started,
     )
+
+
+def _nothing(_checkpoint: Path) -> None:
+    """A checkpoint without a history needs nothing more."""
 
 
 def _check(recipe: Recipe, data: Any, evaluation: Any) -> None:
@@ -187,6 +198,7 @@ def _begun(folder: Path, recipe: Recipe, resume: str | PathLike[str]) -> Path | 
         raise TrainingError(
             f'{folder}: holds the checkpoints of a run: take another folder, or resume="auto"'
         )
+    # Checked before a damaged checkpoint is: a folder of another run should say so first.
     _check_same(folder / RECIPE, recipe)
     return checkpoints.latest(folder)
 
@@ -220,7 +232,8 @@ def _run(trainer: Any, checkpoint: Path | None, *, done: bool) -> None:
     if checkpoint is None or not done:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         return
-    trainer._load_from_checkpoint(str(checkpoint))  # `Trainer.train` would make one update more
+    # `Trainer.train` would make one update more.
+    trainer._load_from_checkpoint(str(checkpoint))
     trainer.state = type(trainer.state).load_from_json(str(checkpoint / STATE))
 
 
@@ -232,17 +245,20 @@ def _as_before(model: nn.Module, recipe: Recipe) -> Iterator[None]:
     forward = {"forward": vars(model)["forward"]} if "forward" in vars(model) else {}
     logging = require("transformers.utils.logging", extra="train")
     bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # a bar for each checkpoint
+    # transformers shows a bar whenever a checkpoint's weights are read or written.
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         if bars:
             logging.enable_progress_bar()
+        # Trainer turns the cache off in the config, and a trained model would then generate without one.
         if config is not None and cache is not None:
             config.use_cache = cache
         if recipe.gradient_checkpointing:
             model.activation_checkpointing_disable()  # type: ignore[operator]
-        for name in ("forward", "_original_forward"):  # mixed precision wraps them
+        # Mixed precision wraps `forward` on the instance, and would wrap it again in the next run.
+        for name in ("forward", "_original_forward"):
             vars(model).pop(name, None)
         vars(model).update(forward)
         model.eval()
