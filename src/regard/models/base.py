@@ -26,11 +26,13 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
     """Base of the models: a `PreTrainedModel` whose blocks are those of `regard.nn`, so that `rg.watch` sees them."""
 
     supports_gradient_checkpointing = True
-    accepts_loss_kwargs = True  # Trainer says how many labels there are in all accumulated batches
+    # Trainer then says how many labels there are in all accumulated batches together.
+    accepts_loss_kwargs = True
     main_input_name = "input_ids"
     _no_split_modules: ClassVar[list[str]] = ["EncoderLayer", "DecoderLayer"]
     _complete = False
-    _new: tuple[nn.Module, ...] = ()  # one like it, while weights are drawn; not a part of it
+    # A new model to take missing weights from; in a tuple, as a module that is an attribute becomes a submodule.
+    _new: tuple[nn.Module, ...] = ()
     _tables: tuple[str, ...] = ()  # where the embeddings of tokens are
 
     def post_init(self) -> None:
@@ -60,6 +62,7 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """Give a module what a checkpoint lacks: its weights in a new model."""
+        # transformers calls this from within `__init__` as well, when modules have just drawn their own weights.
         if not self._complete:
             return
         name = next((name for name, part in self.named_modules() if part is module), None)
@@ -70,6 +73,7 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
         new = self._new[0].get_submodule(name)
         tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
         for key, tensor in tensors:
+            # transformers marks what came from the checkpoint.
             if not getattr(tensor, "_is_hf_initialized", False):
                 tensor.copy_(getattr(new, key))
 
@@ -136,11 +140,15 @@ def cross_entropy(logits: Tensor, labels: Tensor, count: Tensor | int | None = N
         labels: `(batch, tokens)`.
         count: what the sum is divided by in place of their number (Trainer's `num_items_in_batch`).
     """
+    # bfloat16 holds 8 bits: the sum of a vocabulary's exponentials would be wrong by percents.
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
     total = F.cross_entropy(exact, labels.to(logits.device).flatten(), ignore_index=IGNORED, reduction="sum")
     if count is None:
         count = (labels != IGNORED).sum().clamp(min=1)
-    return total / (count.to(total.device) if isinstance(count, Tensor) else count)
+    if isinstance(count, Tensor):
+        # Of a model that is split, the last layer may be on another device than the count.
+        count = count.to(total.device)
+    return total / count
 
 
 def next_tokens(labels: Tensor) -> Tensor:
@@ -148,8 +156,8 @@ def next_tokens(labels: Tensor) -> Tensor:
     return F.pad(labels[:, 1:], (0, 1), value=IGNORED)
 
 
-def moved_right(labels: Tensor, start: int | None, pad: int | None) -> Tensor:
-    """What a decoder reads when it is to say `labels`: the start token, and each token one step later.
+def shift_right(labels: Tensor, start: int | None, pad: int | None) -> Tensor:
+    """Shift right: the start token, then `labels[:-1]`.
 
     Args:
         labels: `(batch, tokens)`; −100 becomes padding.
@@ -160,5 +168,8 @@ def moved_right(labels: Tensor, start: int | None, pad: int | None) -> Tensor:
     """
     if start is None:
         raise ArgumentError("config.decoder_start_token_id must be set to train on labels, got None")
-    moved = F.pad(labels[:, :-1], (1, 0), value=start)
-    return moved.masked_fill(moved == IGNORED, start if pad is None else pad)
+    if pad is None:
+        pad = start
+    shifted = F.pad(labels[:, :-1], (1, 0), value=start)
+    # −100 has no embedding; what stands there does not matter, as no loss follows it.
+    return shifted.masked_fill(shifted == IGNORED, pad)

@@ -64,6 +64,10 @@ class DecoderForCausalLM(Model, GenerationMixin):  # type: ignore[misc]  # typed
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache()
         hidden = self.decoder(input_ids, attention_mask, past_key_values)
-        logits = self.lm_head(hidden if labels is not None else hidden[:, -logits_to_keep:])
-        loss = None if labels is None else cross_entropy(logits, next_tokens(labels), num_items_in_batch)
+        if labels is None:
+            # −0 keeps all of them, as in transformers.
+            logits = self.lm_head(hidden[:, -logits_to_keep:])
+            return CausalLMOutputWithPast(None, logits, past_key_values)
+        logits = self.lm_head(hidden)
+        loss = cross_entropy(logits, next_tokens(labels), num_items_in_batch)
         return CausalLMOutputWithPast(loss, logits, past_key_values)

@@ -13,7 +13,7 @@ from regard.masks import documents
 from regard.models.base import Model, cross_entropy, new_projection, refuse, returning
 from regard.models.config import EncoderConfig
 from regard.models.padding import text
-from regard.models.text import Embedding, attention_of, own_positions
+from regard.models.text import Embedding, attention_of, separate_positions
 from regard.nn.arguments import Options
 from regard.nn.layers import Encoder
 
@@ -48,7 +48,7 @@ class EncoderModel(Model):
             attention=attention_of(config),
             **config.layer_arguments,
         )
-        own_positions(self.stack)
+        separate_positions(self.stack)
         self._tie("embedding")
         self.post_init()
 
@@ -85,8 +85,9 @@ class EncoderModel(Model):
                 f"token_type_ids must say the segments of {self.config.local_layers} local layers, got None"
             )
         within = documents(token_type_ids)
-        local = within if own is None else within & own
-        layers = [local] * self.config.local_layers + [own] * (
+        if own is not None:
+            within = within & own
+        layers = [within] * self.config.local_layers + [own] * (
             self.config.num_hidden_layers - self.config.local_layers
         )
         return BaseModelOutput(self.stack(x, mask=layers))

@@ -9,7 +9,7 @@ from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from regard.errors import ArgumentError
-from regard.models.base import Model, cross_entropy, moved_right, new_projection, refuse, returning
+from regard.models.base import Model, cross_entropy, new_projection, refuse, returning, shift_right
 from regard.models.config import EncoderDecoderConfig
 from regard.models.encoder import EncoderModel
 from regard.models.padding import Text, text
@@ -25,7 +25,7 @@ class Seq2Seq(Model, GenerationMixin):  # type: ignore[misc]  # typed on their s
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads to say `labels` `(batch, tokens)`; `DataCollatorForSeq2Seq` asks for it."""
-        return moved_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     def _decode(
         self,
@@ -64,7 +64,11 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
         self.encoder = EncoderModel(config.of_encoder())
         self.decoder = TextDecoder(config, cross_attention=True)
         self.lm_head = new_projection(config.hidden_size, config.vocab_size)
-        self._tie("decoder.embedding", *(["encoder.embedding"] if config.source_vocab_size is None else []))
+        if config.source_vocab_size is None:
+            # One vocabulary for both sides, and so one table, as in Vaswani et al. 2017, section 3.4.
+            self._tie("decoder.embedding", "encoder.embedding")
+        else:
+            self._tie("decoder.embedding")
         self.post_init()
 
     @returning
@@ -121,7 +125,7 @@ def target(model: Model, ids: Tensor | None, labels: Tensor | None) -> Tensor:
         return ids
     if labels is None:
         raise ArgumentError("a target must be given as decoder_input_ids or labels, got neither")
-    return moved_right(labels, model.config.decoder_start_token_id, model.config.pad_token_id)
+    return shift_right(labels, model.config.decoder_start_token_id, model.config.pad_token_id)
 
 
 def started(past: Any, use_cache: bool | None) -> Any:

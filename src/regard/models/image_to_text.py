@@ -15,7 +15,7 @@ from regard.models.base import Model, new_projection, refuse, returning
 from regard.models.config import ImageToTextConfig
 from regard.models.encoder_decoder import Seq2Seq, started
 from regard.models.padding import Text
-from regard.models.text import TextDecoder, added_positions, attention_of, own_positions
+from regard.models.text import TextDecoder, added_positions, attention_of, separate_positions
 from regard.nn.layers import Encoder
 from regard.nn.positions import Sinusoidal
 
@@ -57,12 +57,13 @@ def new_stem(channels: list[int]) -> nn.Sequential:
         channels: of pixels, and after each convolution; the first one keeps height and width, the others halve them.
     """
     parts: list[nn.Module] = []
-    for place, (before, own) in enumerate(pairwise(channels)):
-        # With four pixels a kernel, a patch is in the middle of what is seen with it.
-        kernel, step = (4, 2) if place else (3, 1)
-        convolution = nn.Conv2d(before, own, kernel, step, padding=1, bias=False)
+    for index, (inputs, outputs) in enumerate(pairwise(channels)):
+        # The first one keeps height and width. With four pixels a kernel, a patch is in the middle of what is seen
+        # with it; three would look further to one side.
+        kernel, step = (4, 2) if index else (3, 1)
+        convolution = nn.Conv2d(inputs, outputs, kernel, step, padding=1, bias=False)
         nn.init.kaiming_normal_(convolution.weight)
-        parts += [convolution, nn.BatchNorm2d(own), nn.GELU()]
+        parts += [convolution, nn.BatchNorm2d(outputs), nn.GELU()]
     return nn.Sequential(*parts)
 
 
@@ -82,13 +83,16 @@ class ImageEncoder(Model):
     def __init__(self, config: ImageToTextConfig) -> None:
         super().__init__(config)
         rows, columns = config.grid
-        self.stem = new_stem(config.conv_channels) if config.stem_channels else None
+        self.stem = None
+        if config.stem_channels:
+            self.stem = new_stem(config.conv_channels)
         self.patches = new_projection(config.patch_dim, config.hidden_size, bias=True)
-        self.positions = (
-            GridPositions(rows, columns, config.hidden_size)
-            if config.position_embedding_type == "sinusoidal"
-            else added_positions(config, rows * columns)
-        )
+        # A row of patches is as near to the one below it as to its neighbor, so sinusoids are those of the grid.
+        self.positions: nn.Module | None
+        if config.position_embedding_type == "sinusoidal":
+            self.positions = GridPositions(rows, columns, config.hidden_size)
+        else:
+            self.positions = added_positions(config, rows * columns)
         self.dropout = nn.Dropout(config.dropout)
         self.stack = Encoder(
             config.num_hidden_layers,
@@ -98,7 +102,7 @@ class ImageEncoder(Model):
             attention=attention_of(config),
             **config.layer_arguments,
         )
-        own_positions(self.stack)
+        separate_positions(self.stack)
         self.post_init()
 
     @returning

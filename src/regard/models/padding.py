@@ -43,7 +43,10 @@ class Text:
             keep = self.real[:, None, None, :].expand(-1, -1, queries, -1)
             return dense(keep=keep, offset=first)
         ends = prefix(self.start + self.lengths)
-        return ends & ~prefix(self.start) if bool((torch.as_tensor(self.start) > 0).any()) else ends
+        # Without padding on the left, where a text ends says everything.
+        if not bool((torch.as_tensor(self.start) > 0).any()):
+            return ends
+        return ends & ~prefix(self.start)
 
     def ends(self) -> Tensor | None:
         """Number of tokens of each row, for a network that reads from the first on; None where all are real.
@@ -74,9 +77,9 @@ def text(attention_mask: Tensor | None, batch: int, tokens: int) -> Text:
     """
     if attention_mask is None:
         return Text()
-    shape = (
-        tuple(attention_mask.shape) if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
-    )
+    shape: object = type(attention_mask).__name__
+    if isinstance(attention_mask, Tensor):
+        shape = tuple(attention_mask.shape)
     if shape != (batch, tokens):
         raise ShapeError(
             f"attention_mask must be (batch, tokens) = {(batch, tokens)}, with the tokens in the cache, "

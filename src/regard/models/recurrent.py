@@ -11,7 +11,7 @@ from transformers import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
 from regard.errors import ArgumentError
-from regard.models.base import Model, cross_entropy, moved_right, refuse, returning
+from regard.models.base import Model, cross_entropy, refuse, returning, shift_right
 from regard.models.caching import RecurrentCache
 from regard.models.config import RecurrentConfig
 from regard.models.encoder_decoder import target
@@ -116,7 +116,10 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
         self.dropout = nn.Dropout(config.dropout)
         # torch's own initial weights: outputs lie within ±1, and weights as small as a transformer's learn slowly.
         self.lm_head = nn.Linear(hidden_size, config.vocab_size)
-        self._tie("embedding", *(["encoder.embedding"] if config.source_vocab_size is None else []))
+        if config.source_vocab_size is None:
+            self._tie("embedding", "encoder.embedding")
+        else:
+            self._tie("embedding")
         self.post_init()
 
     @classmethod
@@ -125,7 +128,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """What the decoder reads to say `labels` `(batch, tokens)`; `DataCollatorForSeq2Seq` asks for it."""
-        return moved_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
+        return shift_right(labels, self.config.decoder_start_token_id, self.config.pad_token_id)
 
     @returning
     def forward(

@@ -39,11 +39,9 @@ class Embedding(nn.Module):
         if isinstance(config, EncoderConfig) and config.type_vocab_size:
             self.segments = nn.Embedding(config.type_vocab_size, config.hidden_size)
             nn.init.normal_(self.segments.weight, std=SMALL)
-        self.norm = (
-            Options(**config.layer_arguments).new_norm(config.hidden_size)
-            if config.embedding_norm
-            else nn.Identity()
-        )
+        self.norm: nn.Module = nn.Identity()
+        if config.embedding_norm:
+            self.norm = Options(**config.layer_arguments).new_norm(config.hidden_size)
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, ids: Tensor, first: int | Tensor = 0, segments: Tensor | None = None) -> Tensor:
@@ -59,7 +57,8 @@ class Embedding(nn.Module):
         if self.scale > 1:
             x = x * self.scale
         if self.segments is not None:
-            segments = ids.new_zeros(ids.shape) if segments is None else segments
+            if segments is None:
+                segments = ids.new_zeros(ids.shape)
             if segments.shape != ids.shape:
                 raise ShapeError(
                     f"token_type_ids must be {tuple(ids.shape)} as input_ids are, got {tuple(segments.shape)}"
@@ -92,7 +91,7 @@ class TextDecoder(nn.Module):
             attention=attention_of(config, causal=True),
             **config.layer_arguments,
         )
-        own_positions(self.stack)
+        separate_positions(self.stack)
 
     def forward(
         self,
@@ -111,19 +110,26 @@ class TextDecoder(nn.Module):
             past: a cache of transformers, which this call adds to.
             memory: `(batch, memory tokens, hidden_size)`. memory_text: which of those are real.
         """
-        cache = None if past is None else LentCache(self.stack, past)
-        before = 0 if cache is None else len(cache)
+        cache, before = None, 0
+        if past is not None:
+            cache = LentCache(self.stack, past)
+            before = len(cache)
         here = text(attention_mask, ids.shape[0], before + ids.shape[-1])
+        # Padding on the left moves a row's first real token; positions count from there, so padding changes nothing.
         x = self.embedding(ids, before - here.start)
-        asked = None if memory_text is None else memory_text.asked(ids.shape[1], before)
-        return self.stack(x, memory, mask=here.own(ids.shape[1]), memory_mask=asked, cache=cache)
+        memory_mask = None
+        if memory_text is not None:
+            memory_mask = memory_text.asked(ids.shape[1], before)
+        return self.stack(x, memory, mask=here.own(ids.shape[1]), memory_mask=memory_mask, cache=cache)
 
 
 def added_positions(config: TransformerConfig, max_positions: int) -> Learned | Sinusoidal | None:
     """The positions that are added to embeddings; `max_positions` of them where they are learned."""
     if config.position_embedding_type == "learned":
         return Learned(max_positions, config.hidden_size)
-    return Sinusoidal(config.hidden_size) if config.position_embedding_type == "sinusoidal" else None
+    if config.position_embedding_type == "sinusoidal":
+        return Sinusoidal(config.hidden_size)
+    return None
 
 
 def attention_of(config: TransformerConfig, *, causal: bool = False) -> AttentionArguments:
@@ -152,7 +158,7 @@ def attention_of(config: TransformerConfig, *, causal: bool = False) -> Attentio
     return AttentionArguments(positions=positions, num_kv_heads=config.num_key_value_heads)
 
 
-def own_positions(stack: Encoder | Decoder) -> None:
+def separate_positions(stack: Encoder | Decoder) -> None:
     """Give each layer positions of its own: a module in all of them would be saved under many names."""
     for layer in stack.layers:
         assert isinstance(layer, Layer)

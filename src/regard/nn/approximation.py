@@ -45,6 +45,11 @@ def errors_by_rank(
 
     Raises:
         ArgumentError: no rank, or one below 1.
+
+    Example:
+        >>> query, key, value = (torch.randn(2, 4, 16, 8) for _ in range(3))
+        >>> errors_by_rank(query, key, value, [4, 8], by_landmarks()).shape
+        torch.Size([2, 2, 4])
     """
     ranks = list(ranks)
     if not ranks or min(ranks) < 1:

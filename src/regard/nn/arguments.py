@@ -93,6 +93,7 @@ class Options:
     @property
     def attention(self) -> dict[str, Any]:
         """What an attention block gets of these."""
+        # BERT's two: inner dropout is that of attention's weights and of the hidden layer, the other of outputs.
         drops = {"dropout": self.inner_dropout, "output_dropout": self.dropout}
         return drops | {"bias": self.bias, "init": self.init}
 
@@ -109,4 +110,7 @@ class Options:
 
     def last_norm(self, embed_dim: int) -> nn.Module:
         """The norm behind a stack: where norms come first, its output would else have none."""
-        return self.new_norm(embed_dim) if self.norm_first else nn.Identity()
+        # Residuals are never normalized where norms come first, so the last sum would leave the stack as it is.
+        if self.norm_first:
+            return self.new_norm(embed_dim)
+        return nn.Identity()

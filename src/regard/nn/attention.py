@@ -6,8 +6,6 @@ Knows projections and heads; what the weights are is the spec's, and how they ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import and_
 from typing import Literal, Unpack
 
 import torch
@@ -49,6 +47,13 @@ class MultiHeadAttention(nn.Module):
         init: "xavier", "small" or "zero": see `initialize`.
         **scoring: mask, positions, qk_norm, score, scale, softcap, sink: see `ScoringArguments`.
 
+    Example:
+        >>> layer = MultiHeadAttention(16, 4, num_kv_heads=2)
+        >>> layer(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
+        >>> layer(torch.randn(3, 7, 16), memory=torch.randn(3, 5, 16)).shape
+        torch.Size([3, 7, 16])
+
     Its weights are `qkv` (query, key and value under each other: one product for self-attention), or with
     `memory_dim` `query` and `key_value`; and `output`.
 
@@ -76,22 +81,27 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.embed_dim, self.num_heads, self.memory_dim = embed_dim, num_heads, memory_dim
-        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if num_kv_heads is None:
+            num_kv_heads = num_heads
+        self.num_kv_heads = num_kv_heads
         self.head_dim = _head_dim(embed_dim, num_heads, self.num_kv_heads, head_dim)
-        self.value_dim = self.head_dim if value_dim is None else value_dim
+        self.value_dim = self.head_dim
+        if value_dim is not None:
+            self.value_dim = value_dim
         if self.value_dim < 1:
             raise ArgumentError(f"value_dim must be at least 1, got {value_dim}")
         if memory_dim is not None and memory_dim < 1:
             raise ArgumentError(f"memory_dim must be at least 1, got {memory_dim}")
-        for name, share in (("dropout", dropout), ("output_dropout", output_dropout)):
-            if not 0.0 <= share < 1.0:
-                raise ArgumentError(f"{name} must be at least 0 and below 1, got {share}")
+        for name, probability in (("dropout", dropout), ("output_dropout", output_dropout)):
+            if not 0.0 <= probability < 1.0:
+                raise ArgumentError(f"{name} must be at least 0 and below 1, got {probability}")
         self.dropout = dropout
         self.projected_dims = (
             num_heads * self.head_dim,
             self.num_kv_heads * self.head_dim,
             self.num_kv_heads * self.value_dim,
         )
+        # One product for query, key and value is faster than three; a memory of another size needs two.
         if memory_dim is None:
             self.qkv = nn.Linear(embed_dim, sum(self.projected_dims), bias)
         else:
@@ -129,10 +139,14 @@ class MultiHeadAttention(nn.Module):
             )
         self.mask, self.positions, self.score = as_mask(mask), positions, score
         self.scale, self.softcap = scale, softcap
-        kinds = {"rms": nn.RMSNorm, "layer": nn.LayerNorm}
-        self.query_norm = None if qk_norm is None else kinds[qk_norm](self.head_dim, eps=EPSILON)
-        self.key_norm = None if qk_norm is None else kinds[qk_norm](self.head_dim, eps=EPSILON)
-        self.sink_logit = nn.Parameter(torch.zeros(self.num_heads)) if sink else None
+        norms = {"rms": nn.RMSNorm, "layer": nn.LayerNorm}
+        self.query_norm, self.key_norm, self.sink_logit = None, None, None
+        if qk_norm is not None:
+            # One norm for all heads, of the size of a head, as in Qwen3; each head alone has unit variance then.
+            self.query_norm = norms[qk_norm](self.head_dim, eps=EPSILON)
+            self.key_norm = norms[qk_norm](self.head_dim, eps=EPSILON)
+        if sink:
+            self.sink_logit = nn.Parameter(torch.zeros(self.num_heads))
 
     @classmethod
     def from_projections(
@@ -157,9 +171,10 @@ class MultiHeadAttention(nn.Module):
             ArgumentError: no heads; heads of unequal `head_dim` together with qk_norm, positions or score.
         """
         fused = fuse(heads, output, scoring.get("scale"))
-        seeing = [name for name in ("qk_norm", "positions", "score") if scoring.get(name) is not None]
-        if seeing and not fused.equal:
-            raise ArgumentError(f"heads must have one head_dim for {' and '.join(seeing)}, got several")
+        # These read head_dim, and the zeros that fill a narrow head up would change what they give.
+        dependent = [name for name in ("qk_norm", "positions", "score") if scoring.get(name) is not None]
+        if dependent and not fused.equal:
+            raise ArgumentError(f"heads must have one head_dim for {' and '.join(dependent)}, got several")
         embed_dim, memory_dim = fused.query.shape[1], fused.key.shape[1]
         module = cls(
             embed_dim,
@@ -177,21 +192,23 @@ class MultiHeadAttention(nn.Module):
         for projection, stack in zip(module.inputs, stacks, strict=True):
             projection.weight = nn.Parameter(torch.cat(stack).detach(), requires_grad=learned)
         module.output.weight = nn.Parameter(fused.output.detach(), requires_grad=learned)
+        # The weight was exchanged for one of another shape; torch prints this number.
         module.output.out_features = fused.output.shape[0]
         return module
 
     @property
     def inputs(self) -> list[nn.Linear]:
         """The projections that make query, key and value."""
-        return [self.qkv] if self.memory_dim is None else [self.query, self.key_value]
+        if self.memory_dim is None:
+            return [self.qkv]
+        return [self.query, self.key_value]
 
     def initialize(self, init: Init) -> None:
         """Draw the projections anew: see `regard.nn.initialize`. Query, key and value have each a fan of their own."""
-        dims = (
-            [self.projected_dims]
-            if self.memory_dim is None
-            else [self.projected_dims[:1], self.projected_dims[1:]]
-        )
+        # A fused weight is drawn in slices: as one matrix, Xavier's bound would count the outputs of all three.
+        dims: list[tuple[int, ...]] = [self.projected_dims]
+        if self.memory_dim is not None:
+            dims = [self.projected_dims[:1], self.projected_dims[1:]]
         inner = [
             part
             for projection, sizes in zip(self.inputs, dims, strict=True)
@@ -228,33 +245,40 @@ class MultiHeadAttention(nn.Module):
             MaskError: a mask that does not fit.
         """
         self._check(x, memory)
-        entry = None if cache is None else cache.of(self)
-        first = 0 if entry is None else entry.tokens
+        entry, first = None, 0
+        if cache is not None:
+            entry = cache.of(self)
+            first = entry.tokens
         if memory is None:
-            query, key, value = self._own(x, first)
+            query, key, value = self._project_self(x, first)
             if entry is not None:
                 key, value = entry.append(key, value)
         else:
-            query, key, value = self._crossed(x, memory, entry)
+            query, key, value = self._project_memory(x, memory, entry)
         if entry is not None:
+            # In cross-attention as well: masks see the positions of queries, which go on from step to step.
             entry.tokens += x.shape[1]
         query, key, spec = self._spec(query, key, mask, first)
-        share = self.dropout if self.training else 0.0
-        output = attend(query, key, value, dropout=share, **spec)
+        dropout = self.dropout if self.training else 0.0
+        output = attend(query, key, value, dropout=dropout, **spec)
         return self.output_dropout(self.output(output.transpose(1, 2).flatten(2)))
 
-    def _own(self, x: Tensor, first: int) -> tuple[Tensor, Tensor, Tensor]:
+    def _project_self(self, x: Tensor, first: int) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of the tokens themselves: one product, and views of it where nothing is rotated."""
         query, key, value = self.qkv(x).split(self.projected_dims, -1)
         query, key, value = self._query(query), self._key(key), self._value(value)
         if self.positions is not None:
             query, key = self.positions.rotate(query, key, first)
+        # Under autocast a norm gives float32 beside values of bfloat16; attend wants one type.
         return query.to(value.dtype), key.to(value.dtype), value
 
-    def _crossed(self, x: Tensor, memory: Tensor, entry: Entry | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _project_memory(
+        self, x: Tensor, memory: Tensor, entry: Entry | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """The tokens' query, and the memory's key and value."""
         weights, biases = self._halves()
         query = self._query(linear(x, weights[0], biases[0]))
+        # The memory stays the same while a text is written, so its keys and values are projected by the first call.
         if entry is not None and entry.holds_memory:
             key, value = entry.pair
             if key.shape[2] != memory.shape[1]:
@@ -276,17 +300,24 @@ class MultiHeadAttention(nn.Module):
         if self.memory_dim is not None:
             both = (self.query, self.key_value)
             return tuple(p.weight for p in both), tuple(p.bias for p in both)
+        # A layer without memory_dim attends to memories as well, with the parts of its fused weight as they are.
         sizes = (self.projected_dims[0], sum(self.projected_dims[1:]))
-        bias = self.qkv.bias
-        return self.qkv.weight.split(sizes), (None, None) if bias is None else bias.split(sizes)
+        weights, bias = self.qkv.weight.split(sizes), self.qkv.bias
+        if bias is None:
+            return weights, (None, None)
+        return weights, bias.split(sizes)
 
     def _query(self, projected: Tensor) -> Tensor:
-        heads = projected.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
-        return heads if self.query_norm is None else self.query_norm(heads)
+        query = projected.unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)
+        if self.query_norm is not None:
+            query = self.query_norm(query)
+        return query
 
     def _key(self, projected: Tensor) -> Tensor:
-        heads = projected.unflatten(-1, (self.num_kv_heads, self.head_dim)).transpose(1, 2)
-        return heads if self.key_norm is None else self.key_norm(heads)
+        key = projected.unflatten(-1, (self.num_kv_heads, self.head_dim)).transpose(1, 2)
+        if self.key_norm is not None:
+            key = self.key_norm(key)
+        return key
 
     def _value(self, projected: Tensor) -> Tensor:
         return projected.unflatten(-1, (self.num_kv_heads, self.value_dim)).transpose(1, 2)
@@ -296,16 +327,21 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Tensor, Tensor, SpecArguments]:
         """What turns query and key into weights."""
         mask = as_mask(mask)
-        given = [each for each in (self.mask, mask) if each is not None]
-        both = reduce(and_, given) if given else None
+        if mask is None:
+            mask = self.mask
+        elif self.mask is not None:
+            mask = self.mask & mask
         spec: SpecArguments = {
-            "mask": both,
+            "mask": mask,
             "scale": self.scale,
             "softcap": self.softcap,
             "sink_logit": self.sink_logit,
+            # Counted from the start: with a memory there may be more queries than keys, or fewer.
             "align": first,
         }
-        bias = None if self.positions is None else self.positions.bias()
+        bias = None
+        if self.positions is not None:
+            bias = self.positions.bias()
         if self.score is not None:
             query, key, more = self.score.prepare(query, key)
             if bias is not None and more.get("bias") is not None:
@@ -360,4 +396,6 @@ def _head_dim(embed_dim: int, num_heads: int, num_kv_heads: int, head_dim: int |
         )
     if head_dim is not None and head_dim < 1:
         raise ArgumentError(f"head_dim must be at least 1, got {head_dim}")
-    return embed_dim // num_heads if head_dim is None else head_dim
+    if head_dim is None:
+        return embed_dim // num_heads
+    return head_dim

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from regard.checks.arguments import sized
 from regard.errors import ArgumentError, ShapeError
 
-LEAST = 64  # tokens that memory is first made for; it doubles when it is full
+MIN_CAPACITY = 64  # tokens that memory is first allocated for
 
 
 class Entry:
-    """What one layer keeps.
+    """Keys and values of one layer.
 
     Attributes:
         tokens: how many tokens of the text the layer has read: the position of the next one.
-        length: how many keys are kept: `tokens`, or in cross-attention the memory's.
+        length: how many keys are stored: `tokens`, or in cross-attention the memory's.
         holds_memory: whether the keys are those of cross-attention's memory.
     """
 
@@ -27,13 +27,13 @@ class Entry:
     def __init__(self) -> None:
         self.tokens = self.length = 0
         self.holds_memory = False
-        self._kept: tuple[Tensor, Tensor] | None = None
+        self._stored: tuple[Tensor, Tensor] | None = None
 
     @property
     def pair(self) -> tuple[Tensor, Tensor]:
         """Key `(batch, kv_heads, length, dim)` and value `(batch, kv_heads, length, value_dim)`: views, not copies."""
-        assert self._kept is not None, "nothing was kept yet"
-        key, value = self._kept
+        assert self._stored is not None, "nothing was stored yet"
+        key, value = self._stored
         return key[:, :, : self.length], value[:, :, : self.length]
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -42,10 +42,10 @@ class Entry:
         Raises:
             ShapeError: rows, heads, dims or types other than those of the tokens before.
         """
-        kept = self._kept
+        stored = self._stored
         new = (key, value)
-        if kept is not None:
-            for name, old, more in zip(("key", "value"), kept, new, strict=True):
+        if stored is not None:
+            for name, old, more in zip(("key", "value"), stored, new, strict=True):
                 known, got = (*old.shape[:2], old.shape[3]), (*more.shape[:2], more.shape[3])
                 if known != got or old.dtype != more.dtype:
                     raise ShapeError(
@@ -53,34 +53,39 @@ class Entry:
                         f"{more.dtype} with {got}: crop, reorder or make a new cache"
                     )
         end = self.length + key.shape[2]
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (*new, *(kept or ()))):
-            # Gradients flow to what was appended, so nothing may be overwritten.
-            self._kept = new if kept is None else _joined(self.pair, new)
+        if torch.is_grad_enabled() and any(t.requires_grad for t in (*new, *(stored or ()))):
+            # Gradients flow to what was appended before, so its memory may not be written to.
+            if stored is None:
+                self._stored = new
+            else:
+                self._stored = _joined(self.pair, new)
         else:
-            if kept is None or kept[0].shape[2] < end or kept[0].requires_grad:
-                self._kept = self._grown(new, max(LEAST, 2 * end))
-            assert self._kept is not None
-            for memory, more in zip(self._kept, new, strict=True):
-                memory[:, :, self.length : end] = more
+            if stored is None or stored[0].shape[2] < end or stored[0].requires_grad:
+                # Memory doubles, so that n steps copy O(n) tokens and not O(n²).
+                self._stored = self._enlarged(new, max(MIN_CAPACITY, 2 * end))
+            assert self._stored is not None
+            for buffer, more in zip(self._stored, new, strict=True):
+                buffer[:, :, self.length : end] = more
         self.length = end
         return self.pair
 
-    def _grown(self, like: tuple[Tensor, Tensor], room: int) -> tuple[Tensor, Tensor]:
+    def _enlarged(self, like: tuple[Tensor, Tensor], room: int) -> tuple[Tensor, Tensor]:
         """Larger memory that holds what the old one held."""
         key, value = (t.new_empty((*t.shape[:2], room, t.shape[3])) for t in like)
-        if self._kept is not None:
-            for memory, old in zip((key, value), self.pair, strict=True):
-                memory[:, :, : self.length] = old
+        if self._stored is not None:
+            for buffer, old in zip((key, value), self.pair, strict=True):
+                buffer[:, :, : self.length] = old
         return key, value
 
     def reorder(self, rows: Tensor) -> None:
         """Take other batch rows."""
-        if self._kept is not None:
+        if self._stored is not None:
             key, value = self.pair
-            self._kept = key.index_select(0, rows), value.index_select(0, rows)
+            self._stored = key.index_select(0, rows), value.index_select(0, rows)
 
     def crop(self, tokens: int) -> None:
         """Forget the tokens from position `tokens` on; a memory stays."""
+        # Taking tokens of the text back changes nothing of the memory that they attend to.
         if not self.holds_memory:
             self.length = min(self.length, tokens)
         self.tokens = min(self.tokens, tokens)
@@ -99,6 +104,15 @@ class Cache:
 
     Args:
         model: the module whose layers may use this cache.
+
+    Example:
+        >>> from regard.nn import Decoder
+        >>> model = Decoder(2, 16, 4, cross_attention=False).eval()
+        >>> cache = Cache(model)
+        >>> model(torch.randn(1, 7, 16), cache=cache).shape, len(cache)
+        (torch.Size([1, 7, 16]), 7)
+        >>> model(torch.randn(1, 1, 16), cache=cache).shape, len(cache)
+        (torch.Size([1, 1, 16]), 8)
     """
 
     @sized

@@ -32,6 +32,10 @@ class Elu(Features):
     """elu(x) + 1, number by number: eˣ below 0, x + 1 above (Katharopoulos et al. 2020, arXiv 2006.16236).
 
     Above 0 everywhere, also where elu(x) + 1 itself would be rounded to 0.
+
+    Example:
+        >>> Elu()(torch.randn(2, 4, 7, 8)).shape
+        torch.Size([2, 4, 7, 8])
     """
 
     @checked
@@ -52,6 +56,10 @@ class PositiveRandom(Features):
         dim: of queries and keys, per head.
         num_features: how many features.
         seed: of the directions, which stay as they are until `redraw`; they are saved with the module.
+
+    Example:
+        >>> PositiveRandom(8, 64)(torch.randn(2, 4, 7, 8)).shape
+        torch.Size([2, 4, 7, 64])
     """
 
     directions: Tensor

@@ -41,6 +41,11 @@ class FeedForward(nn.Module):
 
     Raises:
         ArgumentError: a name or number outside these.
+
+    Example:
+        >>> import torch
+        >>> FeedForward(16, 40, activation="swiglu")(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -56,7 +61,8 @@ class FeedForward(nn.Module):
         init: Init = "xavier",
     ) -> None:
         super().__init__()
-        dim_feedforward = 4 * embed_dim if dim_feedforward is None else dim_feedforward
+        if dim_feedforward is None:
+            dim_feedforward = 4 * embed_dim
         if embed_dim < 1 or dim_feedforward < 1:
             raise ArgumentError(
                 f"embed_dim and dim_feedforward must be at least 1, got {embed_dim} and {dim_feedforward}"
@@ -64,14 +70,16 @@ class FeedForward(nn.Module):
         if activation not in get_args(Activation):
             names = ", ".join(map(repr, get_args(Activation)))
             raise ArgumentError(f"activation must be one of {names}, got {activation!r}")
-        for name, share in (("dropout", dropout), ("output_dropout", output_dropout)):
-            if not 0.0 <= share < 1.0:
-                raise ArgumentError(f"{name} must be at least 0 and below 1, got {share}")
+        for name, probability in (("dropout", dropout), ("output_dropout", output_dropout)):
+            if not 0.0 <= probability < 1.0:
+                raise ArgumentError(f"{name} must be at least 0 and below 1, got {probability}")
         self.activation = activation
-        gates = 2 if activation in GATED else 1
+        # A gate and what it lets through are one product, side by side.
+        gates = 1 + (activation in GATED)
         self.inner = nn.Linear(embed_dim, gates * dim_feedforward, bias)
         self.outer = nn.Linear(dim_feedforward, embed_dim, bias)
         self.dropout, self.output_dropout = nn.Dropout(dropout), nn.Dropout(output_dropout)
+        # Each half has a fan of its own: as one matrix, Xavier's bound would count the outputs of both.
         inner = self.inner.weight.detach().chunk(gates)
         initialize(init, inner, self.outer.weight, (self.inner.bias, self.outer.bias))
 
@@ -81,8 +89,8 @@ class FeedForward(nn.Module):
         function = FUNCTIONS[self.activation]
         hidden = self.inner(x)
         if self.activation in GATED:
-            gate, passed = hidden.chunk(2, -1)
-            hidden = function(gate) * passed
+            gate, gated = hidden.chunk(2, -1)
+            hidden = function(gate) * gated
         else:
             hidden = function(hidden)
         return self.output_dropout(self.outer(self.dropout(hidden)))

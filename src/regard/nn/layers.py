@@ -20,7 +20,7 @@ from regard.nn.attention import MultiHeadAttention
 from regard.nn.cache import Cache
 from regard.nn.feedforward import FeedForward
 
-OWN = ("mask", "positions")  # of self-attention alone
+SELF_ONLY = ("mask", "positions")  # of self-attention alone
 
 
 class Layer(nn.Module):
@@ -48,8 +48,9 @@ class Layer(nn.Module):
             return x + block(norm(x))
         return norm(x + block(x))
 
-    def _kept(self, run: Callable[..., Tensor], cache: Cache | None, *inputs: Any) -> Tensor:
+    def _checkpointed(self, run: Callable[..., Tensor], cache: Cache | None, *inputs: Any) -> Tensor:
         """Run the blocks, or have autograd run them once more when it needs what lies between."""
+        # The second run would append its keys to the cache once more.
         if self.checkpoint and cache is None and torch.is_grad_enabled():
             return checkpoint(run, *inputs, use_reentrant=False)
         return run(*inputs, cache)
@@ -70,6 +71,11 @@ class EncoderLayer(Layer):
 
     Raises:
         ArgumentError: numbers, names or parts that do not fit together.
+
+    Example:
+        >>> layer = EncoderLayer(16, 4, dim_feedforward=40)
+        >>> layer(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -87,7 +93,7 @@ class EncoderLayer(Layer):
     @checked
     def forward(self, x: Tensor, *, mask: Mask | None = None, cache: Cache | None = None) -> Tensor:
         """Tokens `(batch, tokens, embed_dim)` to the same; `mask`, `cache` and errors as in `MultiHeadAttention`."""
-        return self._kept(self._run, cache, x, mask)
+        return self._checkpointed(self._run, cache, x, mask)
 
     def _run(self, x: Tensor, mask: Mask | None, cache: Cache | None = None) -> Tensor:
         x = self._added(x, self.attention_norm, lambda t: self.attention(t, mask=mask, cache=cache))
@@ -106,6 +112,11 @@ class DecoderLayer(Layer):
 
     Raises:
         ArgumentError: numbers, names or parts that do not fit together.
+
+    Example:
+        >>> layer = DecoderLayer(16, 4, memory_dim=24)
+        >>> layer(torch.randn(3, 7, 16), memory=torch.randn(3, 5, 24)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -120,14 +131,15 @@ class DecoderLayer(Layer):
         attention: AttentionArguments | None = None,
         **layer: Unpack[LayerArguments],
     ) -> None:
-        given = attention or {}
+        attention = attention or {}
         options = Options(**layer)
-        super().__init__(embed_dim, num_heads, dim_feedforward, _causal(given), options)
+        super().__init__(embed_dim, num_heads, dim_feedforward, _causal(attention), options)
         if memory_dim is not None and not cross_attention:
             raise ArgumentError(f"a layer without cross-attention has no memory, got memory_dim {memory_dim}")
         self.crossing, self.crossing_norm = None, None
         if cross_attention:
-            shared: Any = {name: value for name, value in given.items() if name not in OWN}
+            # Rotary and relative positions compare tokens of one text; a causal mask would hide most of the memory.
+            shared: Any = {name: value for name, value in attention.items() if name not in SELF_ONLY}
             self.crossing = MultiHeadAttention(
                 embed_dim,
                 num_heads,
@@ -158,14 +170,13 @@ class DecoderLayer(Layer):
             ArgumentError: a memory where none can be attended, or none where one is needed.
             ShapeError, MaskError: as in `MultiHeadAttention`.
         """
-        if (memory is None) != (self.crossing is None):
-            wants = (
-                "must be given a memory" if memory is None else "without cross-attention must get no memory"
-            )
-            raise ArgumentError(f"a decoder layer {wants}, got {'none' if memory is None else 'one'}")
+        if memory is None and self.crossing is not None:
+            raise ArgumentError("a decoder layer must be given a memory, got none")
+        if memory is not None and self.crossing is None:
+            raise ArgumentError("a decoder layer without cross-attention must get no memory, got one")
         if memory is None and memory_mask is not None:
             raise ArgumentError("memory_mask must come with a memory, got a mask alone")
-        return self._kept(self._run, cache, x, memory, mask, memory_mask)
+        return self._checkpointed(self._run, cache, x, memory, mask, memory_mask)
 
     def _run(
         self,
@@ -189,6 +200,11 @@ class Encoder(nn.Module):
 
     Args:
         num_layers: how many. Everything else as in `EncoderLayer`.
+
+    Example:
+        >>> encoder = Encoder(2, 16, 4, norm_type="rms")
+        >>> encoder(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -219,13 +235,16 @@ class Encoder(nn.Module):
         Raises:
             ArgumentError: another number of masks than of layers.
         """
-        masks = list(mask) if isinstance(mask, Sequence) else [mask] * len(self.layers)
+        if isinstance(mask, Sequence):
+            masks = list(mask)
+        else:
+            masks = [mask] * len(self.layers)
         if len(masks) != len(self.layers):
             raise ArgumentError(
                 f"mask must be one, or one for each of {len(self.layers)} layers, got {len(masks)}"
             )
-        for layer, own in zip(self.layers, masks, strict=True):
-            x = layer(x, mask=own, cache=cache)
+        for layer, layer_mask in zip(self.layers, masks, strict=True):
+            x = layer(x, mask=layer_mask, cache=cache)
         return self.norm(x)
 
 
@@ -234,6 +253,11 @@ class Decoder(nn.Module):
 
     Args:
         num_layers: how many. Everything else as in `DecoderLayer`.
+
+    Example:
+        >>> decoder = Decoder(2, 16, 4, cross_attention=False)
+        >>> decoder(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -284,7 +308,9 @@ class Decoder(nn.Module):
 def _causal(attention: AttentionArguments) -> AttentionArguments:
     """The same keywords with a causal mask among them."""
     mask = as_mask(attention.get("mask"))
-    return {**attention, "mask": causal() if mask is None else causal() & mask}
+    if mask is None:
+        return {**attention, "mask": causal()}
+    return {**attention, "mask": causal() & mask}
 
 
 def _check_num_layers(num_layers: int) -> None:

@@ -6,8 +6,6 @@ Knows features and sums. Time and memory are O(tokens) in training, and O(1) a t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
 
 import torch
 from torch import Tensor
@@ -72,18 +70,27 @@ def linear_attention(
 
     Raises:
         ShapeError, MaskError, ArgumentError: inputs that do not fit together.
+
+    Example:
+        >>> query, key, value = torch.randn(2, 4, 7, 8), torch.randn(2, 2, 5, 8), torch.randn(2, 2, 5, 3)
+        >>> linear_attention(query, key, value).shape
+        torch.Size([2, 4, 7, 3])
     """
-    sizes, phi = sizes_of(query, key, value), Elu() if features is None else features
+    sizes = sizes_of(query, key, value)
+    phi = Elu() if features is None else features
     if causal and sizes.queries != sizes.keys:
         raise ShapeError(
             f"causal linear attention needs as many queries as keys, got {sizes.queries} and {sizes.keys}"
         )
     if state is not None and not causal:
         raise ArgumentError("a state goes on from token to token: it needs causal=True")
-    start = 0 if state is None else state.tokens
+    start = 0
+    if state is not None:
+        start = state.tokens
     real = _real(mask, sizes, start, query.device)
 
     def run() -> _Done:
+        # Under autocast the sums over all keys would be of bfloat16, and lose small weights.
         with torch.autocast(query.device.type, enabled=False):
             return _run(query, key, value, phi, causal, real, state)
 
@@ -96,6 +103,7 @@ def linear_attention(
             state.remember(start, (done.key, done.logarithm, done.value))
             keys, values = state.recall()
         output = done.output.to(done.query.dtype)
+        # Without a causal mask, queries and keys of one text look the same as those of two: the watch decides.
         crosses = False if causal else None
         return Handed(query=done.query, key=keys, value=values, output=output, spec=spec, is_cross=crosses)
 
@@ -121,8 +129,13 @@ def linear_weights(
 
     Returns:
         `(batch, heads, rows, columns)`.
+
+    Example:
+        >>> linear_weights(torch.randn(2, 4, 7, 8), torch.randn(2, 4, 5, 8), rows=slice(0, 3)).shape
+        torch.Size([2, 4, 3, 5])
     """
-    sizes, phi = sizes_of(query, key), Elu() if features is None else features
+    sizes = sizes_of(query, key)
+    phi = Elu() if features is None else features
     _real(mask, sizes, 0, query.device)
     exact = statistics_dtype(query.dtype)
     asking, (asked, logarithm) = phi.split(query.to(exact))[0], phi.split(key.to(exact))
@@ -144,6 +157,11 @@ class LinearAttention(HeadLayer):
 
     Raises:
         ArgumentError: sizes that do not fit together.
+
+    Example:
+        >>> layer = LinearAttention(16, 4, causal=True)
+        >>> layer(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -194,9 +212,10 @@ class LinearAttention(HeadLayer):
 
 def _spec(is_causal: bool, mask: Mask | None) -> SpecArguments:
     """The spec whose weights, with features as query and key, are those of linear attention."""
-    order = up_to_here() if is_causal else None
-    given = [each for each in (order, mask) if each is not None]
-    return {"mask": reduce(and_, given) if given else None, "bias": Logarithm(), "scale": 1.0}
+    if is_causal:
+        mask = up_to_here() if mask is None else up_to_here() & mask
+    # softmax(log φ(q)·φ(k)) divides φ(q)·φ(k) by its sum, so the engines compute linear attention's statistics as well.
+    return {"mask": mask, "bias": Logarithm(), "scale": 1.0}
 
 
 def _real(mask: Mask | None, sizes: Sizes, start: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
@@ -212,12 +231,12 @@ def _real(mask: Mask | None, sizes: Sizes, start: int, device: torch.device) -> 
     end = start + sizes.keys
     mask.check(sizes.batch, sizes.heads, sizes.queries, end, end - sizes.queries)
     keys = torch.arange(start, end, device=device)
-    own = _diagonal(mask.to(device), keys)
+    real = _diagonal(mask.to(device), keys)
     queries = torch.arange(end - sizes.queries, end, device=device)
     asking = (queries >= start)[None]
     if isinstance(mask, Padding):
         asking = _diagonal(mask.to(device), queries)
-    return asking[:, None, :, None], own[:, None, :, None]
+    return asking[:, None, :, None], real[:, None, :, None]
 
 
 def _diagonal(mask: Mask, positions: Tensor) -> Tensor:
@@ -236,26 +255,31 @@ def _run(
     state: LinearState | None,
 ) -> _Done:
     exact, group = statistics_dtype(query.dtype), query.shape[1] // key.shape[1]
-    asking = features.split(query.to(exact))[0]  # a query's own factor cancels
+    # A query's factor is in the numerator and in the sum that divides it, so its logarithm is dropped.
+    asking = features.split(query.to(exact))[0]
     asked, logarithm = features.split(repeat_heads(key, group).to(exact))
     values = repeat_heads(value, group).to(exact)
     if real is not None:
         asked, values = asked.masked_fill(~real[1], 0.0), values.masked_fill(~real[1], 0.0)
-        logarithm = None if logarithm is None else logarithm.masked_fill(~real[1], -torch.inf)
+        if logarithm is not None:
+            # Padding may not set the common factor: beside a large one, real keys would round to 0.
+            logarithm = logarithm.masked_fill(~real[1], -torch.inf)
     largest = largest_of(logarithm)
     before: Tensor | None = None
     if state is not None:
         before, largest = state.before(asked, values.shape[3], largest)
     keys = scaled(asked, logarithm, largest)
-    counted = pad(values, (0, 1), value=1.0)  # a column of ones sums the weights
+    # A column of ones beside the values: the same product sums the weights.
+    counted = pad(values, (0, 1), value=1.0)
     if causal:
         summed, total = _causal(asking, keys, counted, before)
         if state is not None:
             state.update(total, largest, keys.shape[2])
     else:
         summed = asking @ (keys.mT @ counted)
-    mass = summed[..., -1:]
-    output = summed[..., :-1] / torch.where(mass > 0, mass, 1.0)
+    normalizer = summed[..., -1:]
+    # A row that may attend no key has 0 / 1, never NaN.
+    output = summed[..., :-1] / torch.where(normalizer > 0, normalizer, 1.0)
     if real is not None:
         output = output.masked_fill(~real[0], 0.0)
     return _Done(output.to(query.dtype), asking, asked, logarithm, values)
@@ -268,11 +292,13 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, before: Tensor | None) ->
     q, k, v = (
         pad(part, (0, 0, 0, -tokens % chunk)).unflatten(2, (-1, chunk)) for part in (query, key, value)
     )
+    # Padded with zeros to whole chunks: a key of zeros adds nothing to any sum.
     inside = (q @ k.mT).tril_() @ v
     sums = k.mT @ v
     if before is None:
         before = sums.new_zeros((*sums.shape[:2], *sums.shape[3:]))
     first = before[:, :, None]
+    # Entry i is the sum before chunk i, which its queries see whole; the last is the sum after all of them.
     running = torch.cat((first, sums), 2).cumsum(2)
     summed = inside + q @ running[:, :, :-1]
     return summed.flatten(2, 3)[:, :, :tokens], running[:, :, -1]

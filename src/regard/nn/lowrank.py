@@ -217,11 +217,14 @@ def _landmarks(
 
 
 def _scaled(dim: int, scale: float | None) -> SpecArguments:
-    return {"scale": 1 / math.sqrt(max(1, dim)) if scale is None else scale}
+    if scale is None:
+        scale = 1 / math.sqrt(max(1, dim))
+    return {"scale": scale}
 
 
 def _means(tensor: Tensor, count: int) -> Tensor:
     """Means of `count` segments of the tokens."""
+    # Segments differ by one token at most, so no token is left out where their number does not divide the length.
     tokens = tensor.shape[2]
     segment = torch.arange(tokens, device=tensor.device) * count // tokens
     sums = tensor.new_zeros(*tensor.shape[:2], count, tensor.shape[3]).index_add(2, segment, tensor)
@@ -230,6 +233,7 @@ def _means(tensor: Tensor, count: int) -> Tensor:
 
 def _pseudo_inverse(matrix: Tensor, iterations: int) -> Tensor:
     """Moore–Penrose inverse by an iteration of third order (Razavi et al. 2014), from Aᵀ / (‖A‖₁ ‖A‖∞)."""
+    # ‖A‖₁ ‖A‖∞ bounds the largest singular value's square, without which the iteration would not converge.
     one = torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)
     columns, rows = matrix.abs().sum(-2).amax(-1), matrix.abs().sum(-1).amax(-1)
     inverse = matrix.mT / (columns * rows)[..., None, None]
@@ -255,6 +259,11 @@ class ProjectedAttention(HeadLayer):
 
     Raises:
         ArgumentError: sizes that do not fit together.
+
+    Example:
+        >>> layer = ProjectedAttention(16, 4, max_keys=32, rank=5)
+        >>> layer(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -276,9 +285,10 @@ class ProjectedAttention(HeadLayer):
                 raise ArgumentError(f"{name} must be at least 1, got {size}")
         # Slots of the size of tokens: a mixture of n numbers of variance 1/n.
         self.project_key = nn.Parameter(torch.randn(rank, max_keys) / math.sqrt(max_keys))
-        self.project_value = (
-            self.project_key if share_kv else nn.Parameter(torch.randn(rank, max_keys) / math.sqrt(max_keys))
-        )
+        if share_kv:
+            self.project_value = self.project_key
+        else:
+            self.project_value = nn.Parameter(torch.randn(rank, max_keys) / math.sqrt(max_keys))
 
     @checked
     def forward(self, x: Tensor, memory: Tensor | None = None) -> Tensor:
@@ -314,6 +324,11 @@ class LandmarkAttention(HeadLayer):
 
     Raises:
         ArgumentError: sizes that do not fit together.
+
+    Example:
+        >>> layer = LandmarkAttention(16, 4, num_landmarks=5)
+        >>> layer(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized

@@ -69,7 +69,12 @@ class Config:
 
 @checked
 def parameters_of(config: Config) -> int:
-    """How many parameters a transformer of these numbers has: the sum of `parts_of`."""
+    """How many parameters a transformer of these numbers has: the sum of `parts_of`.
+
+    Example:
+        >>> parameters_of(PUBLISHED["GPT-2 small"])
+        124439808
+    """
     return sum(parts_of(config).values())
 
 
@@ -81,54 +86,60 @@ def parts_of(config: Config) -> dict[str, int]:
     intermediate_size h:
     attention d(q + k + u) + vd, feed-forward 2dh (3dh with a gate), and as many biases as outputs.
     """
-    hidden_size, num_hidden_layers = config.hidden_size, config.num_hidden_layers
-    head_dim = hidden_size // config.num_attention_heads if config.head_dim is None else config.head_dim
-    intermediate_size = 4 * hidden_size if config.intermediate_size is None else config.intermediate_size
-    norm = hidden_size * (2 if config.norm_type == "layer" and config.bias else 1)
-    inner = intermediate_size * (2 if config.gated else 1)
-    norms = (
-        num_hidden_layers * (3 if config.cross_attention else 2) + config.embedding_norm + config.final_norm
-    )
-    own = _attention(config, head_dim, hidden_size)
-    crossing = _attention(config, head_dim, config.memory_dim or hidden_size) if config.cross_attention else 0
-    pooler = _linear(hidden_size, hidden_size, True) if config.pooler else 0
+    size, layers = config.hidden_size, config.num_hidden_layers
+    head_dim, hidden = config.head_dim, config.intermediate_size
+    if head_dim is None:
+        head_dim = size // config.num_attention_heads
+    if hidden is None:
+        hidden = 4 * size
+    # A layer norm has a factor and a bias for each number, an RMS norm the factor alone.
+    norm = size * (1 + (config.norm_type == "layer" and config.bias))
+    norms = layers * (2 + config.cross_attention) + config.embedding_norm + config.final_norm
+    crossing, pooler, head = 0, 0, 0
+    if config.cross_attention:
+        crossing = _attention(config, head_dim, config.memory_dim or size)
+    if config.pooler:
+        pooler = _linear(size, size, True)
+    if not config.tie_word_embeddings:
+        head = config.vocab_size * size
+    # A gate is as large as what it lets through: the first projection is doubled, the second is not.
+    inner = _linear(size, hidden * (1 + config.gated), config.bias)
+    outer = _linear(hidden, size, config.bias)
     return {
-        "embeddings": (config.vocab_size + config.max_position_embeddings + config.type_vocab_size)
-        * hidden_size,
-        "attention": num_hidden_layers * own,
-        "crossing": num_hidden_layers * crossing,
-        "feedforward": num_hidden_layers
-        * (_linear(hidden_size, inner, config.bias) + _linear(intermediate_size, hidden_size, config.bias)),
+        "embeddings": (config.vocab_size + config.max_position_embeddings + config.type_vocab_size) * size,
+        "attention": layers * _attention(config, head_dim, size),
+        "crossing": layers * crossing,
+        "feedforward": layers * (inner + outer),
         "norms": norms * norm,
-        "head": pooler + (0 if config.tie_word_embeddings else config.vocab_size * hidden_size),
+        "head": pooler + head,
     }
 
 
 def _attention(config: Config, head_dim: int, memory_dim: int) -> int:
-    num_key_value_heads = (
-        config.num_attention_heads if config.num_key_value_heads is None else config.num_key_value_heads
-    )
-    value_dim = head_dim if config.value_dim is None else config.value_dim
-    query = _linear(config.hidden_size, config.num_attention_heads * head_dim, config.bias)
-    key = _linear(memory_dim, num_key_value_heads * head_dim, config.bias)
-    value = _linear(memory_dim, num_key_value_heads * value_dim, config.bias)
-    output = _linear(config.num_attention_heads * value_dim, config.hidden_size, config.bias)
+    heads, bias = config.num_attention_heads, config.bias
+    kv_heads, value_dim = config.num_key_value_heads, config.value_dim
+    if kv_heads is None:
+        kv_heads = heads
+    if value_dim is None:
+        value_dim = head_dim
+    query = _linear(config.hidden_size, heads * head_dim, bias)
+    key = _linear(memory_dim, kv_heads * head_dim, bias)
+    value = _linear(memory_dim, kv_heads * value_dim, bias)
+    output = _linear(heads * value_dim, config.hidden_size, bias)
+    # Queries and keys have one norm each, shared by all heads.
     norms = {None: 0, "rms": 2 * head_dim, "layer": 4 * head_dim}[config.qk_norm]
-    return query + key + value + output + norms + config.num_attention_heads * config.sink
+    return query + key + value + output + norms + heads * config.sink
 
 
 def _linear(inputs: int, outputs: int, bias: bool) -> int:
-    return inputs * outputs + (outputs if bias else 0)
+    return (inputs + bias) * outputs
 
 
-# --- models whose numbers are printed ----------------------------------------------------------------------
-
-
-def _bert(hidden_size: int, num_hidden_layers: int) -> Config:
+def _bert(hidden_size: int, num_layers: int) -> Config:
     return Config(
         30522,
         hidden_size,
-        num_hidden_layers,
+        num_layers,
         hidden_size // 64,
         max_position_embeddings=512,
         type_vocab_size=2,
@@ -139,19 +150,10 @@ def _bert(hidden_size: int, num_hidden_layers: int) -> Config:
 
 
 def _gpt(
-    hidden_size: int,
-    num_hidden_layers: int,
-    num_attention_heads: int,
-    head_dim: int | None = None,
-    max_position_embeddings: int = 2048,
+    hidden_size: int, num_layers: int, num_heads: int, head_dim: int | None = None, positions: int = 2048
 ) -> Config:
     return Config(
-        50257,
-        hidden_size,
-        num_hidden_layers,
-        num_attention_heads,
-        head_dim=head_dim,
-        max_position_embeddings=max_position_embeddings,
+        50257, hidden_size, num_layers, num_heads, head_dim=head_dim, max_position_embeddings=positions
     )
 
 
@@ -160,7 +162,7 @@ def _gpt(
 PUBLISHED = {
     "BERT-base": _bert(768, 12),
     "BERT-large": _bert(1024, 24),
-    "GPT-2 small": _gpt(768, 12, 12, max_position_embeddings=1024),
+    "GPT-2 small": _gpt(768, 12, 12, positions=1024),
     "GPT-3 Small": _gpt(768, 12, 12),
     "GPT-3 Medium": _gpt(1024, 24, 16),
     "GPT-3 Large": _gpt(1536, 24, 16),

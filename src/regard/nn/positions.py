@@ -16,8 +16,6 @@ from regard.spec.bias import Bias
 from regard.spec.bias import alibi as alibi_bias
 from regard.spec.bias import relative as relative_bias
 
-# --- added to embeddings -----------------------------------------------------------------------------------
-
 
 class Sinusoidal(nn.Module):
     """Sines and cosines of falling frequencies, added to embeddings (Vaswani et al. 2017, section 3.5).
@@ -31,6 +29,10 @@ class Sinusoidal(nn.Module):
 
     Raises:
         ArgumentError: an odd `embed_dim`.
+
+    Example:
+        >>> Sinusoidal(16)(torch.zeros(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -60,7 +62,7 @@ class Sinusoidal(nn.Module):
         Raises:
             ShapeError: another embedding size, or another number of rows.
         """
-        return x + self._at(_places(x, first, self.embed_dim)).to(x.dtype)
+        return x + self._at(_positions(x, first, self.embed_dim)).to(x.dtype)
 
 
 class Learned(nn.Module):
@@ -71,6 +73,10 @@ class Learned(nn.Module):
     Args:
         max_positions: positions in the table.
         embed_dim: of the embeddings.
+
+    Example:
+        >>> Learned(512, 16)(torch.zeros(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
 
     @sized
@@ -96,10 +102,14 @@ class Learned(nn.Module):
             last = first + x.shape[1] - 1
             if x.ndim == 3 and last >= max_positions:
                 raise ArgumentError(self._past(last))
-        places = _places(x, first, embed_dim)
-        if not isinstance(first, int) and not torch.compiler.is_compiling() and places.max() >= max_positions:
-            raise ArgumentError(self._past(int(places.max())))
-        return x + self.weight[places].to(x.dtype)
+        positions = _positions(x, first, embed_dim)
+        if (
+            not isinstance(first, int)
+            and not torch.compiler.is_compiling()
+            and positions.max() >= max_positions
+        ):
+            raise ArgumentError(self._past(int(positions.max())))
+        return x + self.weight[positions].to(x.dtype)
 
     def _past(self, last: int) -> str:
         length = self.weight.shape[0]
@@ -109,7 +119,7 @@ class Learned(nn.Module):
         )
 
 
-def _places(x: Tensor, first: int | Tensor, embed_dim: int) -> Tensor:
+def _positions(x: Tensor, first: int | Tensor, embed_dim: int) -> Tensor:
     """Positions `(tokens,)` or `(batch, tokens)` of embeddings, padding before a text at 0 as nobody sees it."""
     if x.ndim != 3 or x.shape[2] != embed_dim:
         raise ShapeError(f"embeddings must be (batch, tokens, {embed_dim}), got {tuple(x.shape)}")
@@ -127,9 +137,6 @@ def _sines(positions: Tensor, dim: int, base: float) -> tuple[Tensor, Tensor]:
     frequencies = base ** -(torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64) / dim)
     angles = positions[..., None].to(torch.float64) * frequencies
     return angles.sin(), angles.cos()
-
-
-# --- inside attention --------------------------------------------------------------------------------------
 
 
 class HeadPositions(nn.Module):
@@ -169,6 +176,11 @@ class Rotary(HeadPositions):
 
     Raises:
         ArgumentError: an odd `dim`, or a base or scaling factor that is not positive.
+
+    Example:
+        >>> query, key = Rotary(8).rotate(torch.randn(2, 4, 7, 8), torch.randn(2, 2, 7, 8))
+        >>> query.shape, key.shape
+        (torch.Size([2, 4, 7, 8]), torch.Size([2, 2, 7, 8]))
     """
 
     @sized
@@ -189,9 +201,9 @@ class Rotary(HeadPositions):
             )
 
     def rotate(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
-        places = torch.arange(first, first + query.shape[2], device=query.device, dtype=torch.float64)
-        exact = torch.float64 if query.dtype == torch.float64 else torch.float32
-        sin, cos = (wave.to(exact) for wave in _sines(places / self.scaling_factor, self.dim, self.base))
+        positions = torch.arange(first, first + query.shape[2], device=query.device, dtype=torch.float64)
+        exact = torch.promote_types(query.dtype, torch.float32)
+        sin, cos = (wave.to(exact) for wave in _sines(positions / self.scaling_factor, self.dim, self.base))
         return self._rotated(query, sin, cos), self._rotated(key, sin, cos)
 
     def _rotated(self, tokens: Tensor, sin: Tensor, cos: Tensor) -> Tensor:
@@ -203,7 +215,9 @@ class Rotary(HeadPositions):
             a, b = part.chunk(2, -1)
             rotated = torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
         rotated = rotated.to(tokens.dtype)
-        return rotated if not rest.shape[-1] else torch.cat((rotated, rest), -1)
+        if rest.shape[-1] == 0:
+            return rotated
+        return torch.cat((rotated, rest), -1)
 
     def extra_repr(self) -> str:
         return f"{self.dim}, base={self.base:g}, scaling_factor={self.scaling_factor:g}, interleaved={self.interleaved}"
@@ -219,6 +233,10 @@ class Alibi(HeadPositions):
 
     Args:
         num_heads: query heads of the layer.
+
+    Example:
+        >>> Alibi(4).slopes
+        tensor([0.2500, 0.0625, 0.0156, 0.0039])
     """
 
     slopes: Tensor
@@ -262,6 +280,11 @@ class Relative(HeadPositions):
 
     Raises:
         ArgumentError: numbers that make no table.
+
+    Example:
+        >>> scheme = Relative(4, max_distance=16, num_buckets=8)
+        >>> scheme.weight.shape, scheme.table().shape
+        (torch.Size([4, 8]), torch.Size([4, 33]))
     """
 
     index: Tensor
@@ -280,6 +303,7 @@ class Relative(HeadPositions):
             raise ArgumentError(
                 f"num_heads and max_distance must be at least 1, got {num_heads} and {max_distance}"
             )
+        # T5 halves the buckets for the two directions, and again for exact and logarithmic distances.
         sides = 2 if bidirectional else 1
         if num_buckets is not None and (
             num_buckets % (2 * sides) or not 0 < num_buckets // (2 * sides) < max_distance
@@ -291,15 +315,13 @@ class Relative(HeadPositions):
         if num_buckets is None and not bidirectional:
             raise ArgumentError("bidirectional=False is about buckets, got num_buckets=None")
         difference = torch.arange(-max_distance, max_distance + 1)
-        index = (
-            difference + max_distance
-            if num_buckets is None
-            else _buckets(difference, num_buckets, max_distance, bidirectional)
-        )
+        if num_buckets is None:
+            entries, index = 2 * max_distance + 1, difference + max_distance
+        else:
+            entries, index = num_buckets, _buckets(difference, num_buckets, max_distance, bidirectional)
+        # Follows from the arguments, so no file needs to hold it.
         self.register_buffer("index", index, persistent=False)
-        self.weight = nn.Parameter(
-            torch.empty(num_heads, 2 * max_distance + 1 if num_buckets is None else num_buckets)
-        )
+        self.weight = nn.Parameter(torch.empty(num_heads, entries))
         nn.init.normal_(self.weight, std=0.02)
 
     def check(self, num_heads: int, head_dim: int) -> None:
@@ -318,9 +340,14 @@ class Relative(HeadPositions):
 
 def _buckets(difference: Tensor, num_buckets: int, max_distance: int, bidirectional: bool) -> Tensor:
     """T5's bucket of each difference k − q."""
-    own = num_buckets // 2 if bidirectional else num_buckets
-    distance = difference.abs() if bidirectional else -difference.clamp(max=0)
-    exact = own // 2
-    grown = torch.log(distance.clamp(min=1) / exact) / math.log(max_distance / exact) * (own - exact)
-    bucket = torch.where(distance < exact, distance, (exact + grown.long()).clamp(max=own - 1))
-    return bucket + own * (difference > 0) if bidirectional else bucket
+    if bidirectional:
+        count, distance = num_buckets // 2, difference.abs()
+    else:
+        count, distance = num_buckets, -difference.clamp(max=0)
+    exact = count // 2
+    grcount = torch.log(distance.clamp(min=1) / exact) / math.log(max_distance / exact) * (count - exact)
+    bucket = torch.where(distance < exact, distance, (exact + grcount.long()).clamp(max=count - 1))
+    if not bidirectional:
+        return bucket
+    # Keys after the query have the second half of the buckets.
+    return bucket + count * (difference > 0)

@@ -51,7 +51,9 @@ class HeadLayer(nn.Module):
             )
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.memory_dim = embed_dim if memory_dim is None else memory_dim
-        self.head_dim = embed_dim // max(1, num_heads) if head_dim is None else head_dim
+        if head_dim is None:
+            head_dim = embed_dim // max(1, num_heads)
+        self.head_dim = head_dim
         for name in ("embed_dim", "num_heads", "head_dim", "memory_dim"):
             if getattr(self, name) < 1:
                 raise ArgumentError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -71,8 +73,10 @@ class HeadLayer(nn.Module):
         Raises:
             ShapeError: other axes or another embedding size.
         """
-        name = "x" if memory is None else "memory"
-        memory = x if memory is None else memory
+        name = "memory"
+        if memory is None:
+            # Self-attention of a layer with a memory of another size is refused by its shape, as x.
+            memory, name = x, "x"
         for called, tensor, size in (("x", x, self.embed_dim), (name, memory, self.memory_dim)):
             if tensor.ndim != 3 or tensor.shape[2] != size:
                 raise ShapeError(f"{called} must be (batch, tokens, {size}), got {tuple(tensor.shape)}")
@@ -135,6 +139,7 @@ def fuse(heads: Sequence[Head], output: Tensor | None, scale: float | None) -> F
         raise ShapeError(
             f"output must be (outputs, {total}), as the heads' values are joined, got {tuple(output.shape)}"
         )
+    # The fused layer divides by √head_dim of the widest head; a narrow one's query makes up for it.
     factors = [math.sqrt(dim / d) if scale is None else 1.0 for d in dims]
     parts = [_filled(part.T, value_dim) for part in output.split(value_dims, 1)]
     return Fused(
@@ -148,10 +153,9 @@ def fuse(heads: Sequence[Head], output: Tensor | None, scale: float | None) -> F
     )
 
 
-def _filled(weights: Sequence[Tensor] | Tensor, rows: int) -> Tensor:
+def _filled(weights: Sequence[Tensor], rows: int) -> Tensor:
     """Weights under each other, each with zeros up to so many rows."""
-    each = [weights] if isinstance(weights, Tensor) else weights
-    return torch.cat([torch.nn.functional.pad(w, (0, 0, 0, rows - w.shape[0])) for w in each])
+    return torch.cat([torch.nn.functional.pad(w, (0, 0, 0, rows - w.shape[0])) for w in weights])
 
 
 def _check(number: int, head: Head, first: Head) -> None:

@@ -41,6 +41,11 @@ class RecurrentEncoder(nn.Module):
 
     Raises:
         ArgumentError: an unknown cell, or a size below 1.
+
+    Example:
+        >>> outputs, final = RecurrentEncoder(16, 12)(torch.randn(3, 7, 16))
+        >>> outputs.shape, final.shape
+        (torch.Size([3, 7, 24]), torch.Size([3, 24]))
     """
 
     @sized
@@ -92,11 +97,16 @@ class RecurrentEncoder(nn.Module):
                 raise ShapeError(
                     f"lengths must be one for each of {x.shape[0]} rows, got {tuple(lengths.shape)}"
                 )
+            # The backward direction has to start at a text's last token, not in its padding.
             packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
             outputs, final = self.network(packed)
             outputs = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])[0]
-        states = final[0] if isinstance(final, tuple) else final
-        return outputs, torch.cat(states[-2:].unbind() if self.bidirectional else states[-1:].unbind(), -1)
+        if isinstance(final, tuple):
+            # An LSTM gives its cell state besides.
+            final = final[0]
+        # torch stacks directions behind layers: the last entries are those of the last layer.
+        last = final[-2:] if self.bidirectional else final[-1:]
+        return outputs, torch.cat(last.unbind(), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +155,13 @@ class RecurrentDecoder(nn.Module):
 
     Raises:
         ArgumentError: an unknown cell or order, or a size below 1.
+
+    Example:
+        >>> from regard.nn import Additive
+        >>> decoder = RecurrentDecoder(16, 12, 24, score=Additive(12, 24, 10))
+        >>> outputs, state = decoder(torch.randn(3, 5, 16), torch.randn(3, 7, 24))
+        >>> outputs.shape, state.position
+        (torch.Size([3, 5, 12]), 5)
     """
 
     @sized
@@ -164,10 +181,14 @@ class RecurrentDecoder(nn.Module):
             raise ArgumentError(f'order must be "bahdanau" or "luong", got {order!r}')
         self.input_size, self.hidden_size, self.memory_dim = input_size, hidden_size, memory_dim
         self.score, self.order = score, order
-        beside = memory_dim if order == "bahdanau" else hidden_size
-        beside = 0 if score is None else beside
-        self.cell = CELLS[cell](input_size + beside, hidden_size)
-        self.combine = None if score is None else nn.Linear(hidden_size + memory_dim, hidden_size)
+        # Beside its token, Bahdanau's cell reads the context, Luong's the last output (input feeding, section 3.3).
+        beside = {"bahdanau": memory_dim, "luong": hidden_size}[order]
+        self.combine = None
+        if score is None:
+            self.cell = CELLS[cell](input_size, hidden_size)
+        else:
+            self.cell = CELLS[cell](input_size + beside, hidden_size)
+            self.combine = nn.Linear(hidden_size + memory_dim, hidden_size)
 
     @checked
     def forward(
@@ -214,7 +235,9 @@ class RecurrentDecoder(nn.Module):
     def _begin(self, x: Tensor, state: DecoderState | Tensor | None) -> DecoderState:
         shape = (x.shape[0], self.hidden_size)
         if not isinstance(state, DecoderState):
-            state = DecoderState(x.new_zeros(shape) if state is None else state)
+            if state is None:
+                state = x.new_zeros(shape)
+            state = DecoderState(state)
         if tuple(state.hidden.shape) != shape:
             raise ShapeError(f"the state must be {shape}, got {tuple(state.hidden.shape)}")
         if isinstance(self.cell, nn.LSTMCell) and state.cell is None:
@@ -223,22 +246,27 @@ class RecurrentDecoder(nn.Module):
 
     def _steps(self, x: Tensor, memory: Tensor, state: DecoderState, mask: Mask | None) -> _Run:
         value = memory[:, None]
-        projected = None if self.score is None else self.score.project(value)
+        projected = None
+        if self.score is not None:
+            # Keys are the same in each step, so what a score computes of them alone is computed once.
+            projected = self.score.project(value)
         outputs, queries, contexts = [], [], []
         for token in x.unbind(1):
             query = state.hidden
             if projected is None:
-                state = self._moved(token, state)
+                state = self._next(token, state)
                 outputs.append(state.hidden)
                 continue
             if self.order == "luong":
-                input_feed = torch.zeros_like(query) if state.input_feed is None else state.input_feed
-                state = self._moved(torch.cat((token, input_feed), -1), state)
+                input_feed = state.input_feed
+                if input_feed is None:
+                    input_feed = torch.zeros_like(query)
+                state = self._next(torch.cat((token, input_feed), -1), state)
                 query = state.hidden
-                context = self._look(query, projected, value, mask)
+                context = self._context(query, projected, value, mask)
             else:
-                context = self._look(query, projected, value, mask)
-                state = self._moved(torch.cat((token, context), -1), state)
+                context = self._context(query, projected, value, mask)
+                state = self._next(torch.cat((token, context), -1), state)
             assert self.combine is not None
             output = torch.tanh(self.combine(torch.cat((state.hidden, context), -1)))
             if self.order == "luong":
@@ -250,16 +278,16 @@ class RecurrentDecoder(nn.Module):
             return _Run(torch.stack(outputs, 1), state)
         return _Run(torch.stack(outputs, 1), state, torch.stack(queries, 1), torch.stack(contexts, 1))
 
-    def _moved(self, given: Tensor, state: DecoderState) -> DecoderState:
+    def _next(self, inputs: Tensor, state: DecoderState) -> DecoderState:
         """The state after the cell."""
         position = state.position + 1
         if isinstance(self.cell, nn.LSTMCell):
             assert state.cell is not None
-            hidden, cell = self.cell(given, (state.hidden, state.cell))
+            hidden, cell = self.cell(inputs, (state.hidden, state.cell))
             return replace(state, hidden=hidden, cell=cell, position=position)
-        return replace(state, hidden=self.cell(given, state.hidden), position=position)
+        return replace(state, hidden=self.cell(inputs, state.hidden), position=position)
 
-    def _look(self, query: Tensor, projected: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
+    def _context(self, query: Tensor, projected: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
         """The context of one step, `(batch, memory_dim)`."""
         assert self.score is not None
         asking, asked, spec = self.score.compare(query[:, None, None], projected)

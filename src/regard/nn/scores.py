@@ -50,12 +50,21 @@ class Score(nn.Module):
         query, key, spec = self.prepare(query, key)
         product = query @ repeat_heads(key, query.shape[1] // key.shape[1]).mT
         scale, bias = spec.get("scale"), spec.get("bias")
-        scores = product * (1 / math.sqrt(query.shape[3]) if scale is None else scale)
-        return scores + bias if isinstance(bias, Tensor) else scores
+        if scale is None:
+            scale = 1 / math.sqrt(query.shape[3])
+        scores = product * scale
+        if isinstance(bias, Tensor):
+            return scores + bias
+        return scores
 
 
 class Dot(Score):
-    """q · k (Luong et al. 2015, arXiv 1508.04025, "dot")."""
+    """q · k (Luong et al. 2015, arXiv 1508.04025, "dot").
+
+    Example:
+        >>> Dot()(torch.randn(2, 4, 7, 8), torch.randn(2, 4, 5, 8)).shape
+        torch.Size([2, 4, 7, 5])
+    """
 
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """As they are."""
@@ -64,7 +73,12 @@ class Dot(Score):
 
 
 class ScaledDot(Score):
-    """q · k / √dim (Vaswani et al. 2017, arXiv 1706.03762): of variance 1 where q and k have it."""
+    """q · k / √dim (Vaswani et al. 2017, arXiv 1706.03762): of variance 1 where q and k have it.
+
+    Example:
+        >>> ScaledDot()(torch.ones(1, 1, 1, 4), torch.ones(1, 1, 1, 4)).item()
+        2.0
+    """
 
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """As they are."""
@@ -76,6 +90,10 @@ class Cosine(Score):
     """q · k / (|q| |k|), from −1 to 1 (Graves et al. 2014, arXiv 1410.5401): a temperature makes it sharp.
 
     A vector of length 0 has a cosine of 0 with all.
+
+    Example:
+        >>> Cosine()(torch.ones(1, 1, 1, 8), torch.ones(1, 1, 2, 8))
+        tensor([[[[1.0000, 1.0000]]]])
     """
 
     def project(self, key: Tensor) -> Tensor:
@@ -94,12 +112,17 @@ class General(Score):
     Args:
         query_dim: of the queries. key_dim: of the keys; `query_dim` by default.
         num_heads: how many matrices: one for all heads, or one for each head of the keys.
+
+    Example:
+        >>> General(8, 6)(torch.randn(2, 4, 7, 8), torch.randn(2, 4, 5, 6)).shape
+        torch.Size([2, 4, 7, 5])
     """
 
     @sized
     def __init__(self, query_dim: int, key_dim: int | None = None, *, num_heads: int = 1) -> None:
         super().__init__()
-        key_dim = query_dim if key_dim is None else key_dim
+        if key_dim is None:
+            key_dim = query_dim
         _check_positive(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads)
         self.weight = nn.Parameter(torch.empty(num_heads, query_dim, key_dim))
         for head in self.weight:
@@ -127,6 +150,10 @@ class Additive(Score):
     Args:
         query_dim: of the queries. key_dim: of the keys. hidden_size: units of the network.
         bias: whether it has b.
+
+    Example:
+        >>> Additive(8, 6, 10)(torch.randn(2, 4, 7, 8), torch.randn(2, 4, 5, 6)).shape
+        torch.Size([2, 4, 7, 5])
     """
 
     @sized
@@ -155,6 +182,10 @@ class Concat(Score):
 
     Args:
         query_dim: of the queries. key_dim: of the keys. hidden_size: rows of W.
+
+    Example:
+        >>> Concat(8, 6, 10)(torch.randn(2, 4, 7, 8), torch.randn(2, 4, 5, 6)).shape
+        torch.Size([2, 4, 7, 5])
     """
 
     @sized
@@ -173,8 +204,8 @@ class Concat(Score):
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """A call whose scores are all bias."""
         _check_dim("query", query, self.query_dim)
-        own = nn.functional.linear(query, self.join.weight[:, : self.query_dim])
-        return _added(own, projected, self.combine)
+        query = nn.functional.linear(query, self.join.weight[:, : self.query_dim])
+        return _added(query, projected, self.combine)
 
 
 class Tempered(Score):
@@ -184,6 +215,10 @@ class Tempered(Score):
         score: the other score.
         temperature: above 0.
         learned: whether its logarithm is a parameter, so that it stays above 0.
+
+    Example:
+        >>> Tempered(Dot(), 0.5)(torch.ones(1, 1, 1, 3), torch.ones(1, 1, 1, 3)).item()
+        6.0
     """
 
     @sized
@@ -211,6 +246,7 @@ class Tempered(Score):
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
         """The other score's call, its queries and its bias divided."""
         query, key, spec = self.score.compare(query, projected)
+        # Scores that are products are divided in the query, so that no engine needs to know a temperature.
         cooler = (-self.log_temperature).exp().to(query.dtype)
         bias = spec.get("bias")
         if isinstance(bias, Tensor):
@@ -222,6 +258,7 @@ def _added(query: Tensor, key: Tensor, combine: nn.Linear) -> Prepared:
     """vᵀ tanh(q + k) for all pairs, as the bias of a call whose queries and keys are 0."""
     key_each = repeat_heads(key, query.shape[1] // key.shape[1])
     bias = combine(torch.tanh(query[:, :, :, None] + key_each[:, :, None])).squeeze(-1)
+    # One number, expanded: queries and keys of zeros take no memory, and q · k adds 0 to the bias.
     zero = bias.new_zeros(())
     return (
         zero.expand(*query.shape[:3], 1),
@@ -247,4 +284,6 @@ def _check_positive(**sizes: int) -> None:
 
 
 def _heads(weight: Tensor) -> str:
-    return "any heads" if weight.shape[0] == 1 else f"{weight.shape[0]} heads"
+    if weight.shape[0] == 1:
+        return "any heads"
+    return f"{weight.shape[0]} heads"

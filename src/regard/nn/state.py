@@ -69,6 +69,7 @@ class LinearState:
             )
         if largest is None or self._largest is None:
             return self._sums.to(like.dtype), largest
+        # Sums carry e^(−largest): those from before are scaled down where a larger feature comes.
         both = torch.maximum(largest, self._largest)
         return self._sums.to(like.dtype) * (self._largest - both).exp(), both
 
@@ -83,8 +84,9 @@ class LinearState:
         if self._largest is not None:
             self._largest = self._largest.index_select(0, rows)
         for position, (key, logarithm, value) in self._read.items():
-            some = None if logarithm is None else logarithm.index_select(0, rows)
-            self._read[position] = key.index_select(0, rows), some, value.index_select(0, rows)
+            if logarithm is not None:
+                logarithm = logarithm.index_select(0, rows)
+            self._read[position] = key.index_select(0, rows), logarithm, value.index_select(0, rows)
 
     def remember(self, position: int, read: Read) -> None:
         """Keep what was read at a position as well, for whoever watches."""
@@ -105,6 +107,8 @@ class LinearState:
                 "watch from the first token of a state on"
             )
         logarithms = [part[1] for part in parts if part[1] is not None]
-        logarithm = torch.cat(logarithms, 2) if logarithms else None
+        logarithm = None
+        if logarithms:
+            logarithm = torch.cat(logarithms, 2)
         keys = scaled(torch.cat([part[0] for part in parts], 2), logarithm, largest_of(logarithm))
         return keys, torch.cat([part[2] for part in parts], 2)

@@ -52,18 +52,22 @@ def from_torch(module: Convertible) -> Converted:
     Raises:
         ArgumentError: a module of another type, or one with a part that Regard's layers do not have:
             `add_bias_kv`, `add_zero_attn`, key and value of different embedding sizes, another activation.
+
+    Example:
+        >>> from_torch(nn.MultiheadAttention(16, 4, batch_first=True))(torch.randn(3, 7, 16)).shape
+        torch.Size([3, 7, 16])
     """
-    made: Converted
+    converted: Converted
     if isinstance(module, nn.MultiheadAttention):
-        made = _attention_from(module)
+        converted = _attention_from(module)
     elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-        made = _layer_from(module)
+        converted = _layer_from(module)
     else:
         raise ArgumentError(
             "module must be nn.MultiheadAttention, nn.TransformerEncoderLayer or nn.TransformerDecoderLayer, "
             f"got {type(module).__name__}"
         )
-    return _loaded(made, state_from_torch(module.state_dict()), module)
+    return _loaded(converted, state_from_torch(module.state_dict()), module)
 
 
 @checked
@@ -72,18 +76,22 @@ def to_torch(module: Converted) -> Convertible:
 
     Raises:
         ArgumentError: a module of another type, or one with a part that torch's layers do not have.
+
+    Example:
+        >>> to_torch(MultiHeadAttention(16, 4)).embed_dim
+        16
     """
-    made: Convertible
+    converted: Convertible
     if isinstance(module, MultiHeadAttention):
         _need(module.output_dropout.p == 0, "no output_dropout", module.output_dropout.p)
-        made = _attention_to(module)
+        converted = _attention_to(module)
     elif isinstance(module, EncoderLayer | DecoderLayer):
-        made = _layer_to(module)
+        converted = _layer_to(module)
     else:
         raise ArgumentError(
             f"module must be MultiHeadAttention, EncoderLayer or DecoderLayer, got {type(module).__name__}"
         )
-    return _loaded(made, state_to_torch(module.state_dict()), module)
+    return _loaded(converted, state_to_torch(module.state_dict()), module)
 
 
 @checked
@@ -93,22 +101,22 @@ def state_from_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     Separate projections of query, key and value (`kdim`) become `query` and `key_value`.
     """
     renamed = _renamed(state, "multihead_attn", lambda norms: {**PARTS, **norms})
-    made: dict[str, Tensor] = {}
+    converted: dict[str, Tensor] = {}
     for name, tensor in renamed.items():
         prefix, leaf = _split(name, (*LEAVES, "q_proj_weight", "k_proj_weight", "v_proj_weight"))
         if leaf == "q_proj_weight":
-            made[f"{prefix}query.weight"] = tensor
+            converted[f"{prefix}query.weight"] = tensor
         elif leaf == "k_proj_weight":
-            made[f"{prefix}key_value.weight"] = torch.cat((tensor, renamed[f"{prefix}v_proj_weight"]))
+            converted[f"{prefix}key_value.weight"] = torch.cat((tensor, renamed[f"{prefix}v_proj_weight"]))
         elif leaf == "in_proj_bias" and f"{prefix}q_proj_weight" in renamed:
             embed_dim = renamed[f"{prefix}q_proj_weight"].shape[0]
-            made[f"{prefix}query.bias"], made[f"{prefix}key_value.bias"] = (
+            converted[f"{prefix}query.bias"], converted[f"{prefix}key_value.bias"] = (
                 tensor[:embed_dim],
                 tensor[embed_dim:],
             )
         elif leaf != "v_proj_weight":
-            made[prefix + LEAVES.get(leaf, leaf)] = tensor
-    return made
+            converted[prefix + LEAVES.get(leaf, leaf)] = tensor
+    return converted
 
 
 @checked
@@ -116,20 +124,20 @@ def state_to_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A state dict of one of Regard's layers, or of a stack of them, under torch's names."""
     renamed = _renamed(state, "crossing", lambda norms: {ours: t for t, ours in (PARTS | norms).items()})
     back = {ours: theirs for theirs, ours in LEAVES.items()}
-    made: dict[str, Tensor] = {}
+    converted: dict[str, Tensor] = {}
     for name, tensor in renamed.items():
         prefix, leaf = _split(
             name, (*back, "query.weight", "query.bias", "key_value.weight", "key_value.bias")
         )
         if leaf == "query.weight":
-            made[f"{prefix}q_proj_weight"] = tensor
+            converted[f"{prefix}q_proj_weight"] = tensor
         elif leaf == "key_value.weight":
-            made[f"{prefix}k_proj_weight"], made[f"{prefix}v_proj_weight"] = tensor.chunk(2)
+            converted[f"{prefix}k_proj_weight"], converted[f"{prefix}v_proj_weight"] = tensor.chunk(2)
         elif leaf == "query.bias":
-            made[f"{prefix}in_proj_bias"] = torch.cat((tensor, renamed[f"{prefix}key_value.bias"]))
+            converted[f"{prefix}in_proj_bias"] = torch.cat((tensor, renamed[f"{prefix}key_value.bias"]))
         elif leaf != "key_value.bias":
-            made[prefix + back.get(leaf, leaf)] = tensor
-    return made
+            converted[prefix + back.get(leaf, leaf)] = tensor
+    return converted
 
 
 def _renamed(
@@ -138,14 +146,15 @@ def _renamed(
     """The parts of each layer renamed; a layer with cross-attention has a decoder's norms."""
     decoders = {name.partition(f"{crossing}.")[0] for name in state if f"{crossing}." in name}
     parts = re.compile(rf"((?:.*\.)?)({'|'.join(map(re.escape, names_of(DECODER_NORMS)))})\.(.+)")
-    made = {}
+    converted = {}
     for name, tensor in state.items():
-        if found := parts.fullmatch(name):
-            prefix, part, leaf = found.groups()
+        if match := parts.fullmatch(name):
+            prefix, part, leaf = match.groups()
+            # norm2 is behind cross-attention in a decoder, behind the feed-forward block in an encoder.
             names = names_of(DECODER_NORMS if prefix in decoders else ENCODER_NORMS)
             name = f"{prefix}{names[part]}.{leaf}"
-        made[name] = tensor
-    return made
+        converted[name] = tensor
+    return converted
 
 
 def _split(name: str, leaves: tuple[str, ...]) -> tuple[str, str]:
@@ -156,19 +165,16 @@ def _split(name: str, leaves: tuple[str, ...]) -> tuple[str, str]:
     return "", name
 
 
-def _loaded(made: Any, state: State, like: nn.Module) -> Any:
+def _loaded(converted: Any, state: State, like: nn.Module) -> Any:
     """A new module with these tensors, in the mode, type and place of another."""
     first = next(like.parameters())
-    made.to(first).load_state_dict(state)
-    return made.train(like.training)
+    converted.to(first).load_state_dict(state)
+    return converted.train(like.training)
 
 
 def _need(holds: bool, what: str, got: object) -> None:
     if not holds:
         raise ArgumentError(f"a layer to convert must have {what}, as the other side knows none, got {got}")
-
-
-# --- attention ---------------------------------------------------------------------------------------------
 
 
 def _attention_from(module: nn.MultiheadAttention) -> MultiHeadAttention:
@@ -211,9 +217,6 @@ def _attention_to(module: MultiHeadAttention, *, causal: bool = False) -> nn.Mul
     )
 
 
-# --- layers ------------------------------------------------------------------------------------------------
-
-
 def _layer_from(
     module: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer,
 ) -> EncoderLayer | DecoderLayer:
@@ -254,7 +257,7 @@ def _layer_to(module: Layer) -> nn.TransformerEncoderLayer | nn.TransformerDecod
         memory = module.crossing.memory_dim
         _need(memory is None, "a memory of its own embedding size", memory)
     kind = nn.TransformerDecoderLayer if decodes else nn.TransformerEncoderLayer
-    made = kind(
+    converted = kind(
         module.attention.embed_dim,
         module.attention.num_heads,
         feedforward.outer.in_features,
@@ -265,7 +268,7 @@ def _layer_to(module: Layer) -> nn.TransformerEncoderLayer | nn.TransformerDecod
         norm_first=module.norm_first,
         bias=feedforward.outer.bias is not None,
     )
-    made.dropout.p = made.self_attn.dropout = module.attention.dropout
-    if isinstance(made, nn.TransformerDecoderLayer):
-        made.multihead_attn.dropout = module.attention.dropout
-    return made
+    converted.dropout.p = converted.self_attn.dropout = module.attention.dropout
+    if isinstance(converted, nn.TransformerDecoderLayer):
+        converted.multihead_attn.dropout = module.attention.dropout
+    return converted

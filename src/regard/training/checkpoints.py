@@ -31,6 +31,7 @@ class Sealer:
     def on_save(self, state: Any, model: nn.Module) -> None:
         """Every process has written its part when the first one seals."""
         together = require("accelerate", extra="train").PartialState()
+        # A seal over files that another process is still writing would never fit.
         together.wait_for_everyone()
         if state.is_world_process_zero:
             checkpoint = self.folder / f"checkpoint-{state.global_step}"
@@ -40,8 +41,8 @@ class Sealer:
 
 def steps(folder: Path) -> dict[int, Path]:
     """The checkpoints in a folder by step, whole or not, the latest first."""
-    found = {path: NAME.fullmatch(path.name) for path in folder.glob("checkpoint-*") if path.is_dir()}
-    by_step = {int(match[1]): path for path, match in found.items() if match}
+    matches = {path: NAME.fullmatch(path.name) for path in folder.glob("checkpoint-*") if path.is_dir()}
+    by_step = {int(match[1]): path for path, match in matches.items() if match}
     return dict(sorted(by_step.items(), reverse=True))
 
 
@@ -60,6 +61,7 @@ def alone(folder: Path) -> Iterator[None]:
             raise TrainingError(
                 f"{folder}: one process must train into a folder at a time, and another one does: take another folder"
             ) from None
+        # Only within the lock: outside, what looks unfinished may be what another process is writing.
         _clear(folder)
         yield
 
@@ -88,6 +90,7 @@ def latest(folder: Path) -> Path | None:
                 warnings.warn(f"{faults[0]}. The run goes on from {checkpoint.name} instead", stacklevel=4)
             return checkpoint
         faults.append(reason)
+        # With a seal it was complete once; without, its run died while it was being written, which is no damage.
         if (checkpoint / SEAL).exists():
             damaged.append(reason)
     if damaged:

@@ -47,10 +47,12 @@ class Guard:
             TrainingError: the loss is not finite; names the step and the tensor.
         """
         device = next((parameter.device for parameter in bare.parameters()), torch.device("cpu"))
-        own = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
-        self._parts.append((step, inputs, torch.get_rng_state(), own))
+        # The same dropout must fall when the part is run again to find the cause.
+        cuda_states = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+        self._parts.append((step, inputs, torch.get_rng_state(), cuda_states))
         loss = step(model)
         if not torch.isfinite(loss).all():
+            # The parts before it were finite; only this one is run again.
             self._parts = self._parts[-1:]
             raise TrainingError(
                 f"step {number}: the loss must be finite, got {loss.item()}; {self._cause(bare)}"
@@ -74,13 +76,14 @@ class Guard:
             for name, tensor in tensors:
                 if _broken(tensor):
                     return f"the {kind} {name} is not: {_count(tensor)}. The update before made it so"
-        for step, inputs, random, own in self._parts:
+        for step, inputs, random_state, cuda_states in self._parts:
             for name, value in inputs.items():
                 if isinstance(value, Tensor) and _broken(value):
                     return f"the input {name} is not: {_count(value)}"
-            torch.set_rng_state(random)
-            for state in own:
+            torch.set_rng_state(random_state)
+            for state in cuda_states:
                 torch.cuda.set_rng_state(state, next(model.parameters()).device)
+            # Gradients that are not finite already would hide where they began.
             model.zero_grad()
             try:
                 with _looked_at(model):

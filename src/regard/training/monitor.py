@@ -69,10 +69,10 @@ class Monitor:
             raise ArgumentError(f"cells must be at least 0, got {self.cells}")
         if self.pictures < 2:
             raise ArgumentError(f"pictures must be at least 2, the first and the last, got {self.pictures}")
-        wanted(self.kept)
+        wanted(self.recorded)
 
     @property
-    def kept(self) -> tuple[str | Choice, ...]:
+    def recorded(self) -> tuple[str | Choice, ...]:
         """The statistics, and what tells which queries count."""
         return (*self.statistics, "allowed")
 
@@ -84,7 +84,7 @@ class Monitor:
         """
         with _undisturbed(model) as device:
             inputs = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in self.inputs.items()}
-            with watch(model, layers=self.layers, statistics=self.kept, map=self.cells or None) as record:
+            with watch(model, layers=self.layers, statistics=self.recorded, map=self.cells or None) as record:
                 model(**inputs)
         return History.of(step, record, picture=picture)
 
@@ -104,11 +104,13 @@ def _undisturbed(model: nn.Module) -> Iterator[torch.device]:
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     modes = {module: module.training for module in model.modules()}
     devices = [device] if device.type == "cuda" else []
+    # A look draws no dropout, but layers of others may draw; the run must go on with the random numbers it would have.
     with torch.random.fork_rng(devices), torch.no_grad():
         model.eval()
         try:
             yield device
         finally:
+            # Not `model.train()`: parts may have been in evaluation mode, as frozen ones are.
             for module, mode in modes.items():
                 module.training = mode
 
@@ -136,6 +138,7 @@ class MonitorCallback:
 
     def on_train_end(self, state: Any, model: nn.Module) -> None:
         """Look at the end, wherever it is."""
+        # A run may be stopped by a callback before its last planned look.
         if state.global_step > self.history.steps[-1]:
             self._look(state.global_step, model)
 

@@ -21,17 +21,18 @@ class Shuffled(Dataset):
 
     def __init__(self, data: Any, count: int, seed: int) -> None:
         self.data, self.count, self.seed = data, count, seed
-        self._turn = lru_cache(maxsize=2)(self._shuffled)
+        # Two epochs, as a batch may begin in one and end in the next; each holds a number for every example.
+        self._permutation = lru_cache(maxsize=2)(self._shuffled)
 
     def __len__(self) -> int:
         return self.count
 
     def __getitem__(self, place: int) -> tuple[int, Any]:
-        turn, within = divmod(place, len(self.data))
-        return place, self.data[int(self._turn(turn)[within])]
+        epoch, index = divmod(place, len(self.data))
+        return place, self.data[int(self._permutation(epoch)[index])]
 
-    def _shuffled(self, turn: int) -> NDArray[np.int64]:
-        return np.random.default_rng((self.seed, turn)).permutation(len(self.data))
+    def _shuffled(self, epoch: int) -> NDArray[np.int64]:
+        return np.random.default_rng((self.seed, epoch)).permutation(len(self.data))
 
 
 class InOrder(Dataset):

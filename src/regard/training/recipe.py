@@ -92,6 +92,7 @@ class Recipe:
         _whole("seed", self.seed, 0)
         _whole("save_total_limit", self.save_total_limit, 2)
         for name in ("warmup_ratio", "adam_beta1", "adam_beta2", "label_smoothing_factor", "weight_decay"):
+            # Only the decay is no share of anything, and may be 1 or more.
             below = math.inf if name == "weight_decay" else 1
             _number(
                 name, getattr(self, name), 0 <= _float(getattr(self, name)) < below, f"0 ≤ {name} < {below}"
@@ -148,7 +149,11 @@ class Recipe:
         require("accelerate", extra="train")
         if tensorboard:
             require("tensorboard", extra="train")
-        made = transformers.TrainingArguments(
+        checkpointing = None
+        if self.gradient_checkpointing:
+            # The form that torch recommends; the other one needs an input that wants a gradient.
+            checkpointing = {"use_reentrant": False}
+        arguments = transformers.TrainingArguments(
             output_dir=str(folder),
             max_steps=self.max_steps,
             learning_rate=self.learning_rate,
@@ -157,36 +162,41 @@ class Recipe:
             weight_decay=self.weight_decay,
             adam_beta1=self.adam_beta1,
             adam_beta2=self.adam_beta2,
+            # 0 is Trainer's word for no clipping.
             max_grad_norm=self.max_grad_norm or 0.0,
             label_smoothing_factor=self.label_smoothing_factor,
             gradient_accumulation_steps=self.gradient_accumulation_steps,
             bf16=self.precision == "bfloat16",
             use_cpu=not torch.accelerator.is_available(),
             activation_checkpointing=self.gradient_checkpointing,
-            activation_checkpointing_kwargs={"use_reentrant": False} if self.gradient_checkpointing else None,
+            activation_checkpointing_kwargs=checkpointing,
             seed=self.seed,
-            train_sampling_strategy="sequential",  # the data come shuffled
+            # The data come shuffled, in an order that a resumed run finds again without reading what came before.
+            train_sampling_strategy="sequential",
             logging_steps=self.logging_steps,
             logging_first_step=True,
-            logging_nan_inf_filter=False,  # the guard stops the run instead
+            # The filter would show the last loss in place of NaN; the guard stops the run instead.
+            logging_nan_inf_filter=False,
             save_steps=self.save_steps or self.max_steps,
             save_total_limit=self.save_total_limit,
             eval_strategy="steps" if evaluate else "no",
             eval_steps=self.eval_steps or self.max_steps,
             prediction_loss_only=True,
+            # Examples are pairs of a place and the example, of which Trainer knows no columns.
             remove_unused_columns=False,
             report_to=["tensorboard"] if tensorboard else [],
-            disable_tqdm=True,  # one plain bar is shown instead
+            # Trainer's bar writes a line for every log; a plain one is added to the callbacks.
+            disable_tqdm=True,
         )
-        devices = made.world_size * max(made.n_gpu, 1)
+        devices = arguments.world_size * max(arguments.n_gpu, 1)
         if self.batch_size % (devices * self.gradient_accumulation_steps):
             raise ArgumentError(
                 f"batch_size must be a multiple of devices × gradient_accumulation_steps, got {self.batch_size} "
                 f"for {devices} × {self.gradient_accumulation_steps}"
             )
-        share = self.batch_size // (devices * self.gradient_accumulation_steps)
-        made.per_device_train_batch_size = made.per_device_eval_batch_size = share
-        return made
+        per_device = self.batch_size // (devices * self.gradient_accumulation_steps)
+        arguments.per_device_train_batch_size = arguments.per_device_eval_batch_size = per_device
+        return arguments
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the recipe as JSON, which carries its own seal.

@@ -113,22 +113,24 @@ def train(
     resumed = 0 if checkpoint is None else _step(checkpoint)
     if checkpoint is not None:
         started -= _seconds(checkpoint)
-    history = (
-        History.load(checkpoint / FILE)
-        if monitor and checkpoint and (checkpoint / FILE).exists()
-        else History()
-    )
-    monitor_callback = None if monitor is None else MonitorCallback(monitor, recipe.monitored_steps, history)
     guard = Guard()
-    arguments = recipe.arguments(folder, evaluate=evaluation is not None, tensorboard=tensorboard)
+    listeners: list[object] = [guard]
+    monitor_callback: MonitorCallback | None = None
+    if monitor is not None:
+        history = History()
+        if checkpoint and (checkpoint / FILE).exists():
+            history = History.load(checkpoint / FILE)
+        monitor_callback = MonitorCallback(monitor, recipe.monitored_steps, history)
+        listeners.append(monitor_callback)
 
-    def complete(place: Path) -> None:
+    def complete(unfinished: Path) -> None:
         if monitor_callback is not None:
-            monitor_callback.save(place)
+            monitor_callback.save(unfinished)
         seconds = json.dumps(time.perf_counter() - started)
-        files.write(place / SECONDS, seconds, error=TrainingError, what="seconds")
+        files.write(unfinished / SECONDS, seconds, error=TrainingError, what="seconds")
 
-    sealer = checkpoints.Sealer(folder, complete)
+    listeners.append(checkpoints.Sealer(folder, complete))
+    arguments = recipe.arguments(folder, evaluate=evaluation is not None, tensorboard=tensorboard)
     collate = collate or require("transformers", extra="train").default_data_collator
     with _as_before(model, recipe), counted(model):
         trainer = guarded(guard)(
@@ -137,14 +139,17 @@ def train(
             train_dataset=Shuffled(data, recipe.max_steps * recipe.batch_size, recipe.seed),
             eval_dataset=None if evaluation is None else InOrder(evaluation),
             data_collator=seeded(collate, recipe.seed),
-            callbacks=[callback(each) for each in (guard, monitor_callback, sealer) if each is not None],
+            callbacks=[callback(listener) for listener in listeners],
         )
+        # It prints every log as a dict; the plain bar shows the loss instead.
         trainer.remove_callback(require("transformers", extra="train").PrinterCallback)
         if progress:
             trainer.add_callback(bar())
+        # Once, however many runs there are, and last, as functions run in the opposite order.
         atexit.unregister(_end_group)
         atexit.register(_end_group)
         first = trainer.is_world_process_zero()
+        # Of the processes of one run the first alone takes the lock, or they would shut each other out.
         with checkpoints.alone(folder) if first else nullcontext():
             if first:
                 recipe.save(folder / RECIPE)
@@ -198,6 +203,7 @@ def _begun(folder: Path, recipe: Recipe, resume: str | PathLike[str]) -> Path | 
         raise TrainingError(
             f'{folder}: holds the checkpoints of a run: take another folder, or resume="auto"'
         )
+    # Checked before a damaged checkpoint is: a folder of another run should say so first.
     _check_same(folder / RECIPE, recipe)
     return checkpoints.latest(folder)
 
@@ -236,7 +242,8 @@ def _run(trainer: Any, checkpoint: Path | None, *, done: bool) -> None:
     if checkpoint is None or not done:
         trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         return
-    trainer._load_from_checkpoint(str(checkpoint))  # `Trainer.train` would make one update more
+    # `Trainer.train` would make one update more.
+    trainer._load_from_checkpoint(str(checkpoint))
     trainer.state = type(trainer.state).load_from_json(str(checkpoint / STATE))
 
 
@@ -248,17 +255,20 @@ def _as_before(model: nn.Module, recipe: Recipe) -> Iterator[None]:
     forward = {"forward": vars(model)["forward"]} if "forward" in vars(model) else {}
     logging = require("transformers.utils.logging", extra="train")
     bars = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()  # a bar for each checkpoint
+    # transformers shows a bar whenever a checkpoint's weights are read or written.
+    logging.disable_progress_bar()
     try:
         yield
     finally:
         if bars:
             logging.enable_progress_bar()
+        # Trainer turns the cache off in the config, and a trained model would then generate without one.
         if config is not None and cache is not None:
             config.use_cache = cache
         if recipe.gradient_checkpointing:
             model.activation_checkpointing_disable()  # type: ignore[operator]
-        for name in ("forward", "_original_forward"):  # mixed precision wraps them
+        # Mixed precision wraps `forward` on the instance, and would wrap it again in the next run.
+        for name in ("forward", "_original_forward"):
             vars(model).pop(name, None)
         vars(model).update(forward)
         model.eval()
