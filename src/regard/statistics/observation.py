@@ -336,7 +336,9 @@ class Observation:
             raise ArgumentError(f"no row statistic {name!r}; {close_to(name, (*ROWS, *self.groups))}")
         tensor = getattr(self, name)
         if tensor is None:
-            raise RecordError(f"{name!r} was not kept; kept: {', '.join(self.row_names()) or 'no row statistic'}")
+            raise RecordError(
+                f"{name!r} was not kept; kept: {', '.join(self.row_names()) or 'no row statistic'}"
+            )
         return tensor
 
     def valid(self) -> Tensor:
