@@ -29,6 +29,7 @@ myst_heading_anchors = 3
 myst_enable_extensions = ["attrs_block", "colon_fence"]
 
 nb_execution_mode = "force"
+nb_execution_in_temp = True  # what a notebook writes goes
 # Seconds for a cell: the longest walks 131 072 tokens, and a loaded machine takes its time.
 nb_execution_timeout = 1200
 nb_execution_raise_on_error = True
