@@ -103,7 +103,7 @@ def _mass(best: Card, record: Record, told: Story, row: int) -> tuple[str, Tenso
     else:
         where = f"{best['layer']}, head {best['head']}"
         weight = record[best["layer"]].weights(int(best["head"]), slice(row, row + 1))[0]
-    return where, metrics.masses(weight, answer.sentence_of(told), len(told.sentences))
+    return where, metrics.sentence_weights(weight, answer.sentence_of(told), len(told.sentences))
 
 
 def _told(told: Story, sure: float, right: str | None, where: str, share: Tensor, record: Record) -> Looked:

@@ -18,7 +18,7 @@ def folder(task: str, model: str = "") -> Path:
 
 
 def load(task: str, model: str) -> tuple[Any, Any]:
-    """A trained model, in single precision, and its words.
+    """A trained model, in single precision, and its tokenizer.
 
     Raises:
         ArgumentError: there is no such task or model.
@@ -29,7 +29,7 @@ def load(task: str, model: str) -> tuple[Any, Any]:
         raise ModelError(
             f"the model must be one that Regard brings, and there is no {model!r} of {task}: regard train {task}"
         )
-    return found.kept(folder(task, model))
+    return found.load(folder(task, model))
 
 
 def card(task: str, model: str) -> Card:

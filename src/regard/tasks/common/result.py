@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.record import Record
-from regard.tasks.common.tokenizer import GLUE, Vocabulary
+from regard.tasks.common.tokenizer import CONTINUATION, Vocabulary
 from regard.watch import watch
 
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ def write(model: Any, inputs: dict[str, Tensor], most: int, vocabulary: Vocabula
     sure = logits[0].softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
     tokens = [vocabulary.all[number] for number in ids[0].tolist()]
     record.tokens = [tokens[:-1]]
-    return Written(ids[0, 1:].tolist(), sure, [token.removeprefix(GLUE) for token in tokens[1:]], record)
+    return Written(
+        ids[0, 1:].tolist(), sure, [token.removeprefix(CONTINUATION) for token in tokens[1:]], record
+    )
 
 
 def table(

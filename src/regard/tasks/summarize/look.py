@@ -14,7 +14,7 @@ from regard.errors import ArgumentError, require
 from regard.record import Record
 from regard.tasks.common import metrics, pretrained
 from regard.tasks.common.result import MAP, Looked
-from regard.tasks.common.tokenizer import END, GLUE, UNKNOWN, Vocabulary, joined, pieces
+from regard.tasks.common.tokenizer import CONTINUATION, END, UNKNOWN, Vocabulary, detokenize, tokenize
 from regard.tasks.summarize import data as summarize
 from regard.tasks.summarize.docstrings import Document
 from regard.watch import watch
@@ -74,12 +74,12 @@ def sentences(text: str) -> list[str]:
 
 def _read(text: str) -> tuple[str, ...]:
     """The pieces of a sentence that are read: so many that two sentences and their ends can be read together."""
-    return pieces(text.lower())[: summarize.LONGEST // 2 - 1]
+    return tokenize(text.lower())[: summarize.LONGEST // 2 - 1]
 
 
 def _rows(texts: Sequence[str], words: Vocabulary) -> tuple[dict[str, Tensor], Tensor]:
     """A text as the task's data have it, each `(tokens,)`, and the sentence of each token."""
-    document = Document("", "", "", tuple(joined(_read(text)) for text in texts))
+    document = Document("", "", "", tuple(detokenize(_read(text)) for text in texts))
     rows = summarize.Documents([document], words)
     return {name: values for name, values in rows[0].items() if name != "labels"}, rows.sentences(0)
 
@@ -121,7 +121,7 @@ def _told(
     ids = row["input_ids"]
     tokens = [words.all[number] for number in ids.tolist()]
     record.tokens, record.source_tokens = [tokens], [tokens]
-    share = metrics.masses(record["pointer"].weights(0)[0], of, len(texts))
+    share = metrics.sentence_weights(record["pointer"].weights(0)[0], of, len(texts))
     best = int(share.argmax())
     if why := _why(record, of, ids, tokens, best):
         notes += (f"What spoke for it, by the rollout from its end: {', '.join(why)}.",)
@@ -152,7 +152,7 @@ def _why(record: Record, of: Tensor, ids: Tensor, tokens: Sequence[str], best: i
     """The words that the chosen sentence's end comes from most, in the order of the text."""
     end = int(((of == best) & (ids == END)).nonzero()[-1])
     flow = metrics.rollout(record)[end].clone()
-    names = [token.removeprefix(GLUE) for token in tokens]
+    names = [token.removeprefix(CONTINUATION) for token in tokens]
     dull = require("sklearn.feature_extraction.text", extra="tasks").ENGLISH_STOP_WORDS
     # Signs, numbers, special tokens, and words like "the", which say nothing to a reader.
     flow[torch.tensor([not name.isalpha() or name in dull for name in names])] = 0

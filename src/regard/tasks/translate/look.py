@@ -12,7 +12,7 @@ from regard.record import Call
 from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import tasks
 from regard.tasks.common.result import Looked, Written, table, write
-from regard.tasks.common.tokenizer import END, GLUE, Vocabulary, pieces
+from regard.tasks.common.tokenizer import CONTINUATION, END, Vocabulary, tokenize
 from regard.tasks.translate import data as translate
 from regard.tasks.translate.parse_date import recognize
 
@@ -49,15 +49,15 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     text = TEXTS[task] if text is None else text.strip()
     network, words = pretrained.load(task, chosen.model)
     pairs = recognize(text, into)
-    found = pairs[0].source.pieces if pairs else pieces(text)
-    source = [translate.TAGS[into], *_read(found, words, KNOWN[task]), words.all[END]]
+    found = pairs[0].source.subwords if pairs else tokenize(text)
+    source = [translate.LANGUAGE_TOKENS[into], *_read(found, words, KNOWN[task]), words.all[END]]
     written = write(network, {"input_ids": torch.tensor([words.encode(source)])}, LONGEST, words)
     said = words.decode(written.ids)
     written.record.source_tokens = [source]
     written.record.info |= {"model": f"{task}, {chosen.model}", "text": text}
 
     notes = written.doubts
-    right = next((pair for pair in pairs if words.encode(pair.target.pieces) == written.ids[:-1]), None)
+    right = next((pair for pair in pairs if words.encode(pair.target.subwords) == written.ids[:-1]), None)
     if not pairs:
         notes += (
             f"This cannot be checked: it is none of the {KNOWN[task]}, or there is no such day or time.",
@@ -68,7 +68,7 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
         wanted = " or ".join(dict.fromkeys(repr(str(pair.target)) for pair in pairs))
         notes += (f"This is wrong: it should be {wanted}.",)
     call, head = _best(task, chosen.model, written)
-    weights, keys = call.weights(head), [piece.removeprefix(GLUE) for piece in source]
+    weights, keys = call.weights(head), [piece.removeprefix(CONTINUATION) for piece in source]
     truth = None if right is None else right.alignment
     lines, known = table(written.words, weights, keys, truth)
     if truth is not None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import product
 
 from regard.tasks.bottleneck import data as bottleneck
-from regard.tasks.common.tokenizer import GLUE, pieces
+from regard.tasks.common.tokenizer import CONTINUATION, tokenize
 from regard.tasks.translate import data as translate
 from regard.tasks.translate import dates
 from regard.tasks.translate.pairs import Pair
@@ -37,7 +37,7 @@ def recognize(text: str, into: str) -> list[Pair]:
 
 
 def _candidates(text: str, into: str) -> Iterator[Pair]:
-    tag, parts = translate.TAGS[into], text.split(bottleneck.BETWEEN.strip())
+    tag, parts = translate.LANGUAGE_TOKENS[into], text.split(bottleneck.BETWEEN.strip())
     if (value := _numbers().get(_words(text))) is not None:
         yield Pair(tag, dates.number(value, "en"), dates.number(value, into))
     for english, style in product(translate.ENGLISH, dates.STYLES):
@@ -96,7 +96,7 @@ def _date(day: datetime, english: str, style: str) -> str:
 
 def _words(text: str) -> str:
     """The words and numbers of a text, in small letters."""
-    found = [piece.removeprefix(GLUE).lower() for piece in pieces(text)]
+    found = [piece.removeprefix(CONTINUATION).lower() for piece in tokenize(text)]
     return " ".join(word for word in found if word.isalnum())
 
 
