@@ -49,7 +49,7 @@ def keep(task: Task, source: Path) -> None:
 
 
 def tokenizer_once(folder: Path) -> None:
-    """Leave out a tokenizer that is the embedded model's, as `Task.kept` takes that one where there is none."""
+    """Leave out a tokenizer that is the embedded model's, as `Task.load` takes that one where there is none."""
     same = [name for name in TOKENIZER if _bytes(folder / name) == _bytes(embedded.folder() / name)]
     if len(same) == len(TOKENIZER):
         for name in TOKENIZER:

@@ -58,7 +58,7 @@ def test_found_is_what_the_scores_of_tasks_count(seed):
     right, w = random.random((7, 11)) < 0.15, random.permutation(weights(7, 11))
     hits = [hit for hit in found(w, right) if hit is not None]
     assert len(hits) == right.any(1).sum()
-    score = metrics.found(torch.tensor(w.argmax(1))[None, None], torch.tensor(right)[None])
+    score = metrics.hit_rate(torch.tensor(w.argmax(1))[None, None], torch.tensor(right)[None])
     assert np.isclose(np.mean(hits) if hits else np.nan, float(score), equal_nan=True)
 
 

@@ -68,7 +68,7 @@ def test_support_is_framed_and_found_or_missed():
 def test_all_are_found_where_the_score_says_so(masses, data):
     support = data.draw(st.sets(st.integers(0, len(masses) - 1), min_size=1, max_size=len(masses) - 1))
     figure = draw.passage(["A."] * len(masses), masses, support=support)
-    every = bool(metrics.supported(torch.tensor(masses).double(), sorted(support)))
+    every = bool(metrics.support_ranks_first(torch.tensor(masses).double(), sorted(support)))
     assert len(signs(figure)) == len(support)
     assert ("✗" not in signs(figure)) == every
 

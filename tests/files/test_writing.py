@@ -70,7 +70,7 @@ def model(folder, version):
 
     torch.manual_seed(version)
     network = GPT2LMHeadModel(GPT2Config(vocab_size=31, n_positions=8, n_embd=8, n_layer=1, n_head=2))
-    tasks("translate", "transformer")[0].keep(network, Vocabulary(("a", "b")), folder)
+    tasks("translate", "transformer")[0].save(network, Vocabulary(("a", "b")), folder)
 
 
 def page(folder, version):

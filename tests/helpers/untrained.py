@@ -7,7 +7,7 @@ from regard.tasks.bottleneck import data as bottleneck
 from regard.tasks.caption import data as caption
 from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import tasks
-from regard.tasks.common.tokenizer import Vocabulary, pieces
+from regard.tasks.common.tokenizer import Vocabulary, tokenize
 
 SENTENCES = (
     "the cache keeps what was used. a lock makes sure that it is not changed at once, which costs time"
@@ -15,7 +15,7 @@ SENTENCES = (
 VOCABULARIES = {
     "answer": answer.vocabulary,
     "caption": caption.vocabulary,
-    "summarize": lambda: Vocabulary(tuple(dict.fromkeys(pieces(SENTENCES)))),
+    "summarize": lambda: Vocabulary(tuple(dict.fromkeys(tokenize(SENTENCES)))),
     "bottleneck": bottleneck.vocabulary,
 }
 SCORES = {

@@ -11,8 +11,8 @@ from regard.tasks.answer import data as answer
 from regard.tasks.answer import recipe, stories
 from regard.tasks.answer.data import collate
 from regard.tasks.common import metrics
-from regard.tasks.common.tokenizer import END, MASK, joined, pieces
-from regard.tasks.translate.pairs import IGNORED
+from regard.tasks.common.batches import IGNORED
+from regard.tasks.common.tokenizer import END, MASK, detokenize, tokenize
 from regard.watch import watch
 
 VERBS = {
@@ -146,7 +146,11 @@ def test_an_example_is_the_story_the_question_and_a_masked_answer():
         assert (example["labels"] != IGNORED).sum() == 1
         assert data.vocabulary.all[example["labels"][-2]] == told.answer
         for number, sentence in enumerate(told.sentences):
-            assert data.vocabulary.decode(ids[of == number].tolist()) == joined(pieces(sentence)) == sentence
+            assert (
+                data.vocabulary.decode(ids[of == number].tolist())
+                == detokenize(tokenize(sentence))
+                == sentence
+            )
         assert data.vocabulary.decode(ids[of == -1].tolist()) == told.question
     batch = collate([data[place] for place in range(5)])
     assert batch["input_ids"].shape == batch["labels"].shape
@@ -257,24 +261,24 @@ def test_the_card_counts_what_the_rows_of_the_answers_say(monkeypatch):
     monkeypatch.setattr(recipe, "STORIES", {True: (2, 5)})
     data = recipe.data(True, None)
     assert isinstance(data.train(), answer.Lessons) and len(data.train()) == 2
-    facts = [len(told.support) for told in data.held.examples]
+    facts = [len(told.support) for told in data.held_out.examples]
     assert facts == [1] * 5 + [2] * 5
-    model = recipe.build(len(data.words)).eval()
+    model = recipe.build(len(data.tokenizer)).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.2)
     with torch.no_grad():  # it says one answer to every question
-        model.lm_head.bias[data.held[0]["labels"][-2]] = 100
+        model.lm_head.bias[data.held_out[0]["labels"][-2]] = 100
     card, right = recipe.score(model, data), []
     hits = {"support": {}, "first_support": {}, "all_support": {}}
-    for place, told in enumerate(data.held.examples):  # alone, so without padding
-        example = data.held[place]
+    for place, told in enumerate(data.held_out.examples):  # alone, so without padding
+        example = data.held_out[place]
         with torch.no_grad(), watch(model, keep="vectors") as record:
             read = {name: example[name][None] for name in ("input_ids", "token_type_ids")}
             logits = model(**read).logits
         right.append(float(logits[0, -2].argmax() == example["labels"][-2]))
         rows = {call.layer: metrics.weights(call)[:, -2] for call in record}
         rows["rollout"] = metrics.rollout(record)[-2:-1]
-        of, others = data.held.sentences(place), set(range(len(told.sentences))) - set(told.support)
+        of, others = data.held_out.sentences(place), set(range(len(told.sentences))) - set(told.support)
         for layer, weight in rows.items():
             mass = [weight[:, of == sentence].sum(1) for sentence in range(len(told.sentences))]
             most = torch.stack([mass[i] for i in others]).amax(0)

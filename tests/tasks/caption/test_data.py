@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits
 from regard.tasks.caption import data as caption
 from regard.tasks.caption import recipe
 from regard.tasks.caption.data import CANVAS, NAMES, RELATIONS, SIDE, Scene
+from regard.tasks.common.batches import IGNORED
 from regard.tasks.common.tokenizer import END
-from regard.tasks.translate.pairs import IGNORED
 
 
 def test_held_out_drawings_are_in_no_training_scene():
@@ -165,6 +165,6 @@ def test_a_drawing_is_bent_anew_each_time():
 
 def test_held_out_drawings_are_never_bent():
     data = recipe.data(True, None)
-    assert isinstance(data.train(), caption.Lessons) and isinstance(data.held, caption.Scenes)
-    for scene, example in zip(data.held.scenes, data.held, strict=True):
+    assert isinstance(data.train(), caption.Lessons) and isinstance(data.held_out, caption.Scenes)
+    for scene, example in zip(data.held_out.scenes, data.held_out, strict=True):
         assert torch.equal(example["pixel_values"], scene.image)

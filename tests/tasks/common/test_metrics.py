@@ -34,9 +34,9 @@ def test_the_interval_is_that_of_a_mean():
 def test_found_counts_queries_that_have_a_right_key():
     truth = torch.tensor([[[1, 0, 0], [0, 0, 0], [0, 1, 1]], [[0, 0, 1], [0, 0, 0], [0, 0, 0]]]).bool()
     strongest = torch.tensor([[[0, 0, 2], [1, 1, 0]], [[2, 2, 2], [2, 0, 0]]])
-    assert metrics.found(strongest, truth).tolist() == [1, 1 / 3]
-    assert metrics.found(torch.full((2, 2, 3), -1), truth).tolist() == [0, 0]
-    assert metrics.found(strongest, torch.zeros_like(truth)).isnan().all()
+    assert metrics.hit_rate(strongest, truth).tolist() == [1, 1 / 3]
+    assert metrics.hit_rate(torch.full((2, 2, 3), -1), truth).tolist() == [0, 0]
+    assert metrics.hit_rate(strongest, torch.zeros_like(truth)).isnan().all()
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def test_found_counts_queries_that_have_a_right_key():
 )
 def test_found_says_what_does_not_fit(strongest, truth, message):
     with pytest.raises(ShapeError, match=message):
-        metrics.found(torch.full(strongest, 4), torch.ones(truth, dtype=torch.bool))
+        metrics.hit_rate(torch.full(strongest, 4), torch.ones(truth, dtype=torch.bool))
 
 
 def test_masses_of_sentences_and_which_have_the_most():
     weight = torch.tensor([[0.1, 0.2, 0.3, 0.15, 0.25], [0.5, 0.0, 0.1, 0.3, 0.1]])
-    mass = metrics.masses(weight, torch.tensor([0, 0, 1, 2, -1]), 3)
+    mass = metrics.sentence_weights(weight, torch.tensor([0, 0, 1, 2, -1]), 3)
     torch.testing.assert_close(mass, torch.tensor([[0.3, 0.3, 0.15], [0.5, 0.1, 0.3]]))
-    assert metrics.supported(mass[1], [0, 2]) and not metrics.supported(mass[1], [1])
-    assert metrics.supported(mass, [0]).tolist() == [False, True]  # a tie is not the most
-    assert metrics.supported(mass, [0, 1, 2]).all()
+    assert metrics.support_ranks_first(mass[1], [0, 2]) and not metrics.support_ranks_first(mass[1], [1])
+    assert metrics.support_ranks_first(mass, [0]).tolist() == [False, True]  # a tie is not the most
+    assert metrics.support_ranks_first(mass, [0, 1, 2]).all()
     with pytest.raises(
         ShapeError, match="of must be the sentence, below 2, of each of 5 keys, got .5,. up to 2"
     ):
-        metrics.masses(weight, torch.tensor([0, 0, 1, 2, -1]), 2)
+        metrics.sentence_weights(weight, torch.tensor([0, 0, 1, 2, -1]), 2)
 
 
 class Layers(torch.nn.Module):
@@ -127,11 +127,11 @@ def test_rouge_by_hand(candidate, reference, score):
 
 def test_supporting_sentences_have_most_of_the_mass_or_not():
     mass = torch.tensor([[0.1, 0.5, 0.3], [0.4, 0.1, 0.3], [0.0, 0.0, 0.0], [0.25, 0.25, 0.5]])
-    assert metrics.mostly(mass, (0, 2)).tolist() == [False, True, False, True]
-    assert metrics.mostly(mass, (1,)).tolist() == [True, False, False, False]
+    assert metrics.support_has_majority(mass, (0, 2)).tolist() == [False, True, False, True]
+    assert metrics.support_has_majority(mass, (1,)).tolist() == [True, False, False, False]
 
 
 def test_the_foremost_sentence_supports_or_does_not():
     mass = torch.tensor([[0.1, 0.5, 0.4], [0.6, 0.1, 0.3], [0.0, 0.0, 0.0]])
-    assert metrics.foremost(mass, (1, 2)).tolist() == [True, False, False]
-    assert metrics.foremost(mass, (0,)).tolist() == [False, True, False]
+    assert metrics.top_is_support(mass, (1, 2)).tolist() == [True, False, False]
+    assert metrics.top_is_support(mass, (0,)).tolist() == [False, True, False]

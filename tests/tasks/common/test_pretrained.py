@@ -86,7 +86,7 @@ def test_without_the_distribution_it_is_said_how_to_install_it(monkeypatch):
 
 def test_a_model_is_loaded_without_building_another():
     (task,) = tasks("translate", "bahdanau")
-    network, _ = replace(task, build=None).kept(pretrained.folder("translate", "bahdanau"))
+    network, _ = replace(task, build=None).load(pretrained.folder("translate", "bahdanau"))
     assert type(network) is task.kind
 
 

@@ -142,13 +142,13 @@ def test_seeds_give_other_weights_and_the_random_state_stays():
 
 def test_crossing_counts_what_weights_say():
     data = translate.data(True, None)
-    model = translate.transformer(len(data.words)).eval()
-    truths = [pair.alignment for pair in data.held.pairs]
-    card = scores.crossing(model, data, truths)
+    model = translate.transformer(len(data.tokenizer)).eval()
+    truths = [pair.alignment for pair in data.held_out.pairs]
+    card = scores.cross_attention_hits(model, data, truths)
     shares = {}
     for place, truth in enumerate(truths):
         with torch.no_grad(), watch(model, keep="vectors") as record:
-            model(**data.collate([data.held[place]]))
+            model(**data.collate([data.held_out[place]]))
         rows = truth.any(1)
         for call in record:
             if call.kind == "cross":
@@ -169,7 +169,7 @@ class Writer(torch.nn.Module):
 
     def __init__(self, data):
         super().__init__()
-        examples = [data.held[place] for place in range(len(data.held))]
+        examples = [data.held_out[place] for place in range(len(data.held_out))]
         self.answers = {tuple(each["input_ids"].tolist()): each["labels"] for each in examples}
 
     def generate(self, input_ids, attention_mask, **settings):
@@ -196,14 +196,14 @@ def test_a_model_that_says_what_is_wanted_is_exact():
 
 
 def test_dates_are_counted_in_their_places():
-    assert bottleneck._dates("a; b; c", "a; b; d") == pytest.approx(2 / 3)
-    assert bottleneck._dates("b; a", "a; b") == 0 and bottleneck._dates("", "a") == 0
-    assert bottleneck._dates("a; b; c", "a") == 1
+    assert bottleneck._right_dates("a; b; c", "a; b; d") == pytest.approx(2 / 3)
+    assert bottleneck._right_dates("b; a", "a; b") == 0 and bottleneck._right_dates("", "a") == 0
+    assert bottleneck._right_dates("a; b; c", "a") == 1
 
 
 def test_shares_of_heads_are_by_number_of_facts():
     hits = np.array([[1, 0], [1, 1], [0, 0], [1, 0]], dtype=float)
-    assert answer._of_heads(hits, np.array([1, 1, 2, 2])) == {"1": [1.0, 0.5], "2": [0.5, 0.0]}
+    assert answer._rates_by_facts(hits, np.array([1, 1, 2, 2])) == {"1": [1.0, 0.5], "2": [0.5, 0.0]}
 
 
 def test_docstrings_are_there():

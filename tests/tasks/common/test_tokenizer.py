@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from regard.errors import ArgumentError
 from regard.tasks.common.split import held_out
-from regard.tasks.common.tokenizer import END, PAD, SPECIAL, START, UNKNOWN, Text, Vocabulary, joined, pieces
+from regard.tasks.common.tokenizer import (
+    END,
+    PAD,
+    SPECIAL,
+    START,
+    UNKNOWN,
+    Text,
+    Vocabulary,
+    detokenize,
+    tokenize,
+)
 
 ROW = st.lists(
     st.sampled_from(["March", "3", "2022", ",", ".", "-", "é_", "(", "ß"]), min_size=1, max_size=11
@@ -18,19 +28,19 @@ ROW = st.lists(
 @given(words=ROW, gaps=st.lists(st.sampled_from(["", " "]), min_size=11, max_size=11))
 def test_pieces_become_the_text_again(words, gaps):
     text = "".join(gap + word for gap, word in zip(gaps, words, strict=False)).strip()
-    assert joined(pieces(text)) == text
+    assert detokenize(tokenize(text)) == text
 
 
 def test_spaces_of_any_kind_are_one_plain_space():
-    assert pieces(" 3:45\u202fPM\n now ") == ("3", "##:", "##45", "PM", "now")
-    assert joined(pieces(" 3:45\u202fPM\n now ")) == "3:45 PM now"
-    assert pieces("") == () and joined(()) == ""
+    assert tokenize(" 3:45\u202fPM\n now ") == ("3", "##:", "##45", "PM", "now")
+    assert detokenize(tokenize(" 3:45\u202fPM\n now ")) == "3:45 PM now"
+    assert tokenize("") == () and detokenize(()) == ""
 
 
 def test_segments_are_cut_where_they_meet():
     text = Text.of([("ein", ["ones"]), ("und", []), ("dreißig", ["tens"]), (", ", []), ("3", ["day"])])
-    assert text.pieces == ("ein", "##und", "##dreißig", "##,", "3") and str(text) == "einunddreißig, 3"
-    assert text.says == tuple(map(frozenset, [["ones"], [], ["tens"], [], ["day"]]))
+    assert text.subwords == ("ein", "##und", "##dreißig", "##,", "3") and str(text) == "einunddreißig, 3"
+    assert text.tags == tuple(map(frozenset, [["ones"], [], ["tens"], [], ["day"]]))
 
 
 def test_numbers_and_words(tmp_path):

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from regard.errors import ArgumentError
+from regard.tasks.common.batches import IGNORED
 from regard.tasks.language import data as language
 from regard.tasks.language import recipe
 from regard.tasks.language.files import Source, is_held_out, sources, standard_library
 from regard.tasks.language.ngrams import NGrams, baselines
-from regard.tasks.translate.pairs import IGNORED
 
 
 @pytest.fixture(scope="module")
@@ -126,11 +126,11 @@ def test_only_the_decoder_learns_from_copies_and_no_baseline_counts_them(files, 
     assert torch.equal(learned.rows, text) and learned.copies == len(text) // 8 > 50
     assert len(encoder.train()) == len(text) and torch.equal(encoder.train().rows, text)
     for side in (decoder, encoder):
-        assert (len(side.held), side.held.copies) == (13, 0)
-    assert torch.equal(decoder.held.rows, encoder.held.rows)
+        assert (len(side.held_out), side.held_out.copies) == (13, 0)
+    assert torch.equal(decoder.held_out.rows, encoder.held_out.rows)
     below = {name: round(value, 4) for name, value in baselines(
-        text[:, 1:].flatten(), decoder.held.rows, language.VOCABULARY).items()}  # fmt: skip
-    assert recipe._below(decoder) == recipe._below(encoder) == below
+        text[:, 1:].flatten(), decoder.held_out.rows, language.VOCABULARY).items()}  # fmt: skip
+    assert recipe._baselines(decoder) == recipe._baselines(encoder) == below
 
 
 def plain(stream, vocabulary, order, context, token):

@@ -171,7 +171,7 @@ def test_only_whole_sentences_are_read_and_frequent_words_are_known(monkeypatch)
     monkeypatch.setattr(summarize, "KNOWN", 3)
     monkeypatch.setattr(summarize, "PLACES", 4)
     data = summarize.Documents([DOCUMENT], summarize.vocabulary(TRAIN))
-    assert set(data.vocabulary.words) == {"b", "##.", "a"}
+    assert set(data.vocabulary.tokens) == {"b", "##.", "a"}
     assert torch.bincount(data.sentences(0)).tolist() == [6, 5]
     assert data[0]["input_ids"].tolist() == data.vocabulary.encode(
         ["a", "b", "?", "?", "##.", "<end>", "a", "b", "?", "##.", "<end>"], unknown=True
@@ -232,26 +232,26 @@ def test_short_documents_are_learned_from_and_long_ones_scored(documents, monkey
     train, held = documents
     data = recipe.data(True, None)
     assert data.train().documents == train and min(len(document.sentences) for document in train) == 2
-    scored = data.held.documents
+    scored = data.held_out.documents
     assert {document.name for document in scored} == {d.name for d in held if len(d.sentences) >= 4}
     assert scored != sorted(scored, key=held.index)  # drawn, so that no package comes first
     monkeypatch.setattr(recipe, "HELD", {True: 5})
-    assert recipe.data(True, None).held.documents == scored[:5]
+    assert recipe.data(True, None).held_out.documents == scored[:5]
 
 
 def test_the_card_has_rouge_of_every_choice_and_what_attention_is_above(documents):
     data = recipe.data(True, None)
-    model = recipe.build(len(data.words)).eval()
-    scored, chosen = data.held.documents, recipe.chosen(model, data)
+    model = recipe.build(len(data.tokenizer)).eval()
+    scored, chosen = data.held_out.documents, recipe.chosen(model, data)
     for place, number in enumerate(chosen):  # alone, so without padding
-        example = {name: tensor[None] for name, tensor in data.held[place].items()}
+        example = {name: tensor[None] for name, tensor in data.held_out[place].items()}
         with torch.no_grad():
             hidden = model.encoder(
                 example["input_ids"], token_type_ids=example["token_type_ids"]
             ).last_hidden_state
         scores = (model.pointer.key(hidden) @ model.pointer.query)[0]
         key = int(scores.masked_fill(~example["places"][0], -torch.inf).argmax())
-        assert int(data.held.sentences(place)[key]) == number
+        assert int(data.held_out.sentences(place)[key]) == number
     assert len(set(chosen)) > 2
     draw, centroid = np.random.default_rng(0), summarize.Centroid(documents[0])
     choices = {
@@ -277,8 +277,8 @@ def test_the_card_has_rouge_of_every_choice_and_what_attention_is_above(document
 
 def test_the_gain_of_a_model_that_chooses_alike_is_the_mean_of_what_sentences_are_worth(documents):
     data = recipe.data(True, None)
-    model = recipe.build(len(data.words)).eval()
+    model = recipe.build(len(data.tokenizer)).eval()
     torch.nn.init.zeros_(model.pointer.query)
-    batch = data.collate([data.held[place] for place in range(5)])
-    worth = [np.mean([rouge1(s, d.summary) for s in d.sentences]) for d in data.held.documents[:5]]
+    batch = data.collate([data.held_out[place] for place in range(5)])
+    worth = [np.mean([rouge1(s, d.summary) for s in d.sentences]) for d in data.held_out.documents[:5]]
     assert model(**batch).gained.tolist() == pytest.approx(worth, rel=1e-5)

@@ -45,7 +45,7 @@ def test_numbers_are_those_of_num2words_and_every_digit_is_told(language):
     for value in (*range(200), *range(200, 10_000, 7)):
         text = dates.number(value, language)
         assert str(text) == num2words(value, lang=language)
-        told = set().union(*text.says) - {"hundred", "thousand"}
+        told = set().union(*text.tags) - {"hundred", "thousand"}
         digits = zip(("ones", "tens", "hundreds", "thousands"), reversed(str(value)), strict=False)
         needed = {name for name, digit in digits if digit != "0"} or {"ones"}
         one = {"hundreds": "1", "thousands": "1"}  # "cent" and "mille" say themselves that there is one
@@ -56,10 +56,11 @@ def test_numbers_are_those_of_num2words_and_every_digit_is_told(language):
 def aligned(pair):
     """Target word → the source words that it is made from."""
     rows = pair.alignment[:-1, 1:-1]
+    source = [subword.removeprefix("##") for subword in pair.source.subwords]
     return [
-        (word.removeprefix("##"), [pair.source.pieces[k].removeprefix("##") for k in row.nonzero().flatten().tolist()])
-        for word, row in zip(pair.target.pieces, rows, strict=True)
-    ]  # fmt: skip
+        (word.removeprefix("##"), [source[k] for k in row.nonzero().flatten().tolist()])
+        for word, row in zip(pair.target.subwords, rows, strict=True)
+    ]
 
 
 def test_the_alignment_of_a_date_by_hand():
@@ -106,7 +107,7 @@ def test_held_out_values_are_those_of_no_training_pair():
 
 def said(pair, names):
     """What a pair tells of some names, in its source: a date, a time or a number."""
-    return tuple(p for p, says in zip(pair.source.pieces, pair.source.says, strict=True) if says & names)
+    return tuple(p for p, tags in zip(pair.source.subwords, pair.source.tags, strict=True) if tags & names)
 
 
 def test_held_out_pairs_share_no_date_time_or_number_with_training_pairs():
@@ -130,11 +131,11 @@ def test_held_out_rows_share_no_date_with_training_rows():
 def test_rows_have_the_length_asked_for_and_align_within_their_dates():
     (pair,) = bottleneck.pairs(1, length=5, seed=2)
     assert str(pair.source).count(";") == str(pair.target).count(";") == 4
-    for row, says in zip(pair.alignment[:-1, 1:-1], pair.target.says, strict=True):
-        assert all(pair.source.says[k] & says for k in row.nonzero().flatten().tolist())
+    for row, tags in zip(pair.alignment[:-1, 1:-1], pair.target.tags, strict=True):
+        assert all(pair.source.tags[k] & tags for k in row.nonzero().flatten().tolist())
     rows = pair.alignment[:-1, 1:-1].float()
     places = (rows @ torch.arange(rows.shape[1]).float() / rows.sum(1)).nan_to_num(-1)
-    cut = [i for i, piece in enumerate(pair.target.pieces) if piece == "##;"]
+    cut = [i for i, piece in enumerate(pair.target.subwords) if piece == "##;"]
     assert (places[: cut[0]].max() < places[cut[-1] + 1 :].max()).item()
     drawn = bottleneck.pairs(401)
     counts = [sum(str(p.source).count(";") == n for p in drawn) for n in range(8)]
@@ -153,11 +154,11 @@ def test_every_day_hour_and_number_word_is_known():
         for style in dates.STYLES:
             for i in range(400):
                 when = datetime(1900 + i % 200, i % 12 + 1, i % 28 + 1, i % 24, i % 60, i % 60)
-                vocabulary.encode(dates.moment(when, locale, style, time=True).pieces)
-            vocabulary.encode(dates.moment(datetime(2001, 1, 31), locale, style).pieces)
+                vocabulary.encode(dates.moment(when, locale, style, time=True).subwords)
+            vocabulary.encode(dates.moment(datetime(2001, 1, 31), locale, style).subwords)
     for value in range(0, 10_000, 3):
         for language in ("en", "fr", "de"):
-            vocabulary.encode(dates.number(value, language).pieces)
+            vocabulary.encode(dates.number(value, language).subwords)
 
 
 def test_an_example_is_tag_text_and_end_and_a_batch_is_padded():
@@ -170,7 +171,7 @@ def test_an_example_is_tag_text_and_end_and_a_batch_is_padded():
         source, target = example["input_ids"], example["labels"]
         assert pair.alignment.shape == (len(target), len(source))
         assert source[-1] == END and data.vocabulary.decode(target.tolist()) == str(pair.target)
-        assert f"{pair.tag} {pair.source}" == data.vocabulary.decode(source.tolist())
+        assert f"{pair.language_token} {pair.source}" == data.vocabulary.decode(source.tolist())
         assert batch["input_ids"][row, : len(source)].tolist() == source.tolist()
         assert (batch["input_ids"][row, len(source) :] == PAD).all()
         assert batch["attention_mask"][row].sum() == len(source)
@@ -180,7 +181,7 @@ def test_an_example_is_tag_text_and_end_and_a_batch_is_padded():
 def test_the_example_of_the_command_is_known():
     words = translate.vocabulary()
     source = dates.moment(datetime(2022, 3, 3), "en_GB", "full")
-    assert str(source) == "Thursday, 3 March 2022" and words.encode(source.pieces)
+    assert str(source) == "Thursday, 3 March 2022" and words.encode(source.subwords)
 
 
 def test_rows_to_learn_from_are_cut_to_one_number_of_dates():

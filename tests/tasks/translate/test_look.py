@@ -13,7 +13,7 @@ from regard.tasks.bottleneck import look as bottleneck_look
 from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import tasks
 from regard.tasks.common.looks import look
-from regard.tasks.common.tokenizer import pieces
+from regard.tasks.common.tokenizer import tokenize
 from regard.tasks.translate import data, read_text
 from regard.tasks.translate.pairs import Pair
 from regard.tasks.translate.parse_date import recognize
@@ -37,7 +37,7 @@ def test_the_example_is_translated_and_each_word_finds_its_partner(into, said, m
     looked = look("translate", ISSUE, into=into, model=model)
     assert looked.said == said and looked.header == ("written", "looked at", "weight", "")
     assert [word for word, *_ in looked.rows] == [
-        *(piece.removeprefix("##") for piece in pieces(said)),
+        *(piece.removeprefix("##") for piece in tokenize(said)),
         "<end>",
     ]
     marks = {word: (key, mark) for word, key, _, mark in looked.rows if mark}
@@ -70,8 +70,10 @@ def test_the_rows_are_the_largest_weights_of_the_head_that_the_card_names():
 def test_held_out_texts_are_mostly_right_and_said_to_be():
     right = 0
     for pair in data.pairs(20, held=True, seed=3):
-        looked = look("translate", str(pair.source), into=pair.tag[1:3])
-        wrong = looked.said not in {str(each.target) for each in recognize(str(pair.source), pair.tag[1:3])}
+        looked = look("translate", str(pair.source), into=pair.language_token[1:3])
+        wrong = looked.said not in {
+            str(each.target) for each in recognize(str(pair.source), pair.language_token[1:3])
+        }
         assert noted(looked, "This is wrong: it should be") == wrong
         right += looked.said == str(pair.target)
     assert right >= 18
@@ -127,7 +129,7 @@ def test_a_wrong_weekday_is_said():
 
 def test_a_wrong_translation_is_said_to_be(monkeypatch):
     (right,), (friday,), (two,) = (recognize(text, "fr") for text in (ISSUE, "Friday, 4 March 2022", "two"))
-    wrong, other = (Pair(right.tag, right.source, each.target) for each in (friday, two))
+    wrong, other = (Pair(right.language_token, right.source, each.target) for each in (friday, two))
 
     def notes_if_right_were(*pairs):
         monkeypatch.setattr(read_text, "recognize", lambda text, into: list(pairs))

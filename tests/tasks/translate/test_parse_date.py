@@ -36,7 +36,7 @@ def typed(draw, text):
 
 def test_every_held_out_pair_is_recognized():
     for pair in translate.pairs(1000, held=True, seed=7):
-        found = recognize(str(pair.source), pair.tag[1:3])
+        found = recognize(str(pair.source), pair.language_token[1:3])
         assert pair in found, f"{pair.source} was read as {found}"
         (same,) = [other for other in found if str(other.target) == str(pair.target)][:1]
         assert torch.equal(same.alignment, pair.alignment)
@@ -46,9 +46,9 @@ def test_every_held_out_pair_is_recognized():
 @pytest.mark.parametrize("length", range(1, bottleneck.MOST + 1))
 def test_every_row_of_dates_is_recognized(length):
     for pair in bottleneck.pairs(7, length=length, held=True, seed=7):
-        found = recognize(str(pair.source), pair.tag[1:3])
+        found = recognize(str(pair.source), pair.language_token[1:3])
         (same,) = [other for other in found if str(other.target) == str(pair.target)][:1]
-        assert (same.tag, same.source.pieces) == (pair.tag, pair.source.pieces)
+        assert (same.language_token, same.source.subwords) == (pair.language_token, pair.source.subwords)
         assert torch.equal(same.alignment, pair.alignment)
 
 
@@ -65,13 +65,13 @@ def test_a_moment_is_recognized_however_it_is_typed(when, english, style, into, 
     show = dict(zip(("date", "time"), shown, strict=True))
     source, target = (dates.moment(when, locale, style, **show) for locale in (english, into))
     found = recognize(typed(data.draw, str(source)), into)
-    assert Pair(translate.TAGS[into], source, target) in found
+    assert Pair(translate.LANGUAGE_TOKENS[into], source, target) in found
 
 
 @given(st.integers(0, dates.MOST), LANGUAGES, st.data())
 def test_a_number_is_recognized_however_it_is_typed(value, into, data):
     source = dates.number(value, "en")
-    pair = Pair(translate.TAGS[into], source, dates.number(value, into))
+    pair = Pair(translate.LANGUAGE_TOKENS[into], source, dates.number(value, into))
     assert recognize(typed(data.draw, str(source)), into) == [pair]
     assert recognize(str(source).replace("-", " "), into) == [pair]
 
@@ -96,8 +96,8 @@ def test_a_wrong_weekday_is_translated_as_it_is_said_and_named(when, english, in
     (pair, *_) = recognize(text, into)
     assert right in text and wrong_weekdays(text) == []
     (changed, *_) = recognize(text.replace(right, wrong), into)
-    other = dates.moment(when + timedelta(days=later), into, "full").pieces[0]
-    assert changed.target.pieces == (other, *pair.target.pieces[1:])
+    other = dates.moment(when + timedelta(days=later), into, "full").subwords[0]
+    assert changed.target.subwords == (other, *pair.target.subwords[1:])
     assert wrong_weekdays(text.replace(right, wrong)) == [str(dates.moment(when, "en_GB", "full"))]
 
 

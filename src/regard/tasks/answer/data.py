@@ -1,6 +1,6 @@
 """The data of `answer`: a story, a question about it, and the sentences that support the answer.
 
-Knows questions, and how a story becomes one row of tokens that ends in a masked answer. What happens is `stories`'.
+Knows questions, and how a story becomes one row of tokens that ends in a masked answer. Stories are `stories`'.
 """
 
 from __future__ import annotations
@@ -15,21 +15,25 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from regard.tasks.answer import stories
-from regard.tasks.common.tokenizer import END, MASK, Vocabulary, pieces
-from regard.tasks.translate.pairs import IGNORED, padded
-from regard.tasks.translate.pairs import collate as pair_collate
+from regard.tasks.common import batches
+from regard.tasks.common.batches import IGNORED, pad_rows
+from regard.tasks.common.tokenizer import END, MASK, Vocabulary, tokenize
 
 SHORTEST, LONGEST = 5, 15  # sentences in a story
 LENGTHS = np.arange(2, LONGEST + 1)  # sentences of stories to learn from
-SHORT = 0.4  # of them drawn with chances of 1/n, as who did what is learned there first; the others as for measuring
+# Part of the stories to learn from whose length n is drawn with a chance that falls as 1/n, as who did what is learned
+# from short ones first; the lengths of the others are those of held-out stories.
+SHORT = 0.4
 EVENLY = (LENGTHS >= SHORTEST) / (LONGEST - SHORTEST + 1)
 CHANCES = SHORT / LENGTHS / (1 / LENGTHS).sum() + (1 - SHORT) * EVENLY
 ASKED = 5  # questions of each kind, at most, about a story to learn from
-SEGMENTS = 32  # numbers of questions and, behind them, of sentences, counted from the last one backwards
+# Segments (token types): one for each question and, after them, one for each sentence, counted from the last one.
+SEGMENTS = 32
 QUESTIONS = 2 * ASKED
 CAST = 4  # people, and things, in a story
 
-Question = tuple[str, str, tuple[int, ...]]  # what is asked, the answer, and its support
+Question = tuple[str, str, tuple[int, ...]]
+"""What is asked, the answer, and the numbers of the supporting sentences."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,8 @@ class Story:
 
     Attributes:
         sentences: of the story. question: about it. answer: one word.
-        support: the sentences, by number, that the answer follows from: for a thing the one that says last who took it,
-            got it or left it, and the one that says where this person had gone last.
+        support: numbers of the sentences that the answer follows from. Where a thing is follows from the last one that
+            says who took, got or dropped it, and from the one that says where this person had gone last.
     """
 
     sentences: tuple[str, ...]
@@ -48,25 +52,34 @@ class Story:
     support: tuple[int, ...]
 
 
-def story(draw: np.random.Generator, facts: int, *, held: bool) -> Story:
-    """A story whose answer needs so many supporting facts, 1 or 2."""
+def story(generator: np.random.Generator, facts: int, *, held: bool) -> Story:
+    """A random story with a question whose answer needs `facts` supporting sentences, 1 or 2."""
     while True:
-        found = _story(draw, facts, held)
-        if found is not None:
-            return found
+        world = _world(generator, int(generator.integers(SHORTEST, LONGEST + 1)), held=held)
+        answered = questions(world)[facts]
+        # A short story may answer no question of the kind: another one is drawn.
+        if answered:
+            question, answer, support = answered[generator.integers(len(answered))]
+            return Story(tuple(world.sentences), question, answer, support)
 
 
 def examples(count: int, *, facts: int | None = None, held: bool = False, seed: int = 0) -> list[Story]:
-    """Stories at random.
+    """Random stories, each with a question.
 
     Args:
         count: how many.
-        facts: how many supporting facts an answer needs, 1 or 2; None: either, equally often.
+        facts: how many supporting sentences an answer needs, 1 or 2; None: either, equally often.
         held: of held-out combinations (see `stories.held_out`), which are in no sentence of the others.
-        seed: what is drawn.
+        seed: of what is drawn.
+
+    >>> (example,) = examples(1, facts=2, seed=25)
+    >>> [example.sentences[i] for i in example.support]
+    ['Tara went to the school .', 'Tara picked up the key .']
+    >>> example.question, example.answer, example.support
+    ('where is the key ?', 'school', (0, 3))
     """
-    draw = np.random.default_rng((seed, held, facts or 0))
-    return [story(draw, facts or int(draw.integers(1, 3)), held=held) for _ in range(count)]
+    generator = np.random.default_rng((seed, held, facts or 0))
+    return [story(generator, facts or int(generator.integers(1, 3)), held=held) for _ in range(count)]
 
 
 class Lessons(Dataset):
@@ -75,7 +88,7 @@ class Lessons(Dataset):
     Several questions, each with its masked answer, follow each story: reading it once teaches more.
 
     Args:
-        count: of stories. seed: what is drawn.
+        count: of stories. seed: of what is drawn.
     """
 
     def __init__(self, count: int, seed: int = 0) -> None:
@@ -84,17 +97,18 @@ class Lessons(Dataset):
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, place: int) -> dict[str, Tensor]:
-        draw = np.random.default_rng((self.seed, place))
-        world = _world(draw, int(draw.choice(LENGTHS, p=CHANCES)), held=False)
-        asked = _some(questions(world), draw)
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        # A generator for each index: an example is the same in whatever order examples are read.
+        generator = np.random.default_rng((self.seed, index))
+        world = _world(generator, int(generator.choice(LENGTHS, p=CHANCES)), held=False)
+        asked = _some(questions(world), generator)
         return row(world.sentences, [(question, answer) for question, answer, _ in asked], self.vocabulary)
 
 
-def _some(found: dict[int, list[Question]], draw: np.random.Generator) -> list[Question]:
-    """A few questions of each kind, in any order."""
-    chosen = [kind[i] for kind in found.values() for i in draw.permutation(len(kind))[:ASKED]]
-    return [chosen[i] for i in draw.permutation(len(chosen))]
+def _some(answered: dict[int, list[Question]], generator: np.random.Generator) -> list[Question]:
+    """At most `ASKED` questions of each kind, in any order."""
+    chosen = [kind[i] for kind in answered.values() for i in generator.permutation(len(kind))[:ASKED]]
+    return [chosen[i] for i in generator.permutation(len(chosen))]
 
 
 class Stories(Dataset):
@@ -110,62 +124,76 @@ class Stories(Dataset):
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, place: int) -> dict[str, Tensor]:
-        told = self.examples[place]
-        return row(told.sentences, [(told.question, told.answer)], self.vocabulary)
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        example = self.examples[index]
+        return row(example.sentences, [(example.question, example.answer)], self.vocabulary)
 
-    def sentences(self, place: int) -> Tensor:
-        """`sentence_of` one of them."""
-        return sentence_of(self.examples[place])
+    def sentences(self, index: int) -> Tensor:
+        """`sentence_of` the story with this index."""
+        return sentence_of(self.examples[index])
 
 
 def row(
-    sentences: Sequence[str], asked: Sequence[tuple[str, str | None]], words: Vocabulary
+    sentences: Sequence[str], asked: Sequence[tuple[str, str | None]], vocabulary: Vocabulary
 ) -> dict[str, Tensor]:
-    """A story, questions, each with its masked answer, and an end, each `(tokens,)`.
-
-    `input_ids`, `labels` (−100 but for answers that are known), and `token_type_ids`: question i has segment i, and the
-    sentences have those behind all questions, the last one the first of them.
+    """One example: a story, questions, each followed by its masked answer, and an end.
 
     Args:
-        sentences: of the story. asked: questions and answers; None where one is to be found. words: that are known.
+        sentences: of the story.
+        asked: questions, each with its answer, or None where that is not known.
+        vocabulary: of both.
+
+    Returns:
+        each `(tokens,)`: `input_ids`; `labels`, −100 except on answers that are known; `token_type_ids`: question i
+        has segment i, sentences have those from `QUESTIONS` on, the last sentence the first of them.
 
     Raises:
-        ArgumentError: a word that is not known.
+        ArgumentError: a word that is not in the vocabulary.
+
+    >>> example = row(["Emma went to the attic ."], [("where is Emma ?", "attic")], vocabulary())
+    >>> example["labels"].tolist()
+    [-100, -100, -100, -100, -100, -100, -100, -100, -100, -100, 33, -100]
+    >>> example["token_type_ids"].tolist()
+    [10, 10, 10, 10, 10, 10, 0, 0, 0, 0, 0, 0]
     """
     ids: list[int] = []
     labels: list[int] = []
     segments: list[int] = []
-    for place, sentence in enumerate(sentences):
-        own = words.encode(pieces(sentence))
-        ids += own
-        labels += [IGNORED] * len(own)
-        segments += [min(QUESTIONS + len(sentences) - 1 - place, SEGMENTS - 1)] * len(own)
-    for place, (question, answer) in enumerate(asked):
-        own = words.encode(pieces(question))
-        ids += [*own, MASK]
-        labels += [*[IGNORED] * len(own), IGNORED if answer is None else words.encode([answer])[0]]
-        segments += [place] * (len(own) + 1)
-    found = {
+    for number, sentence in enumerate(sentences):
+        added = vocabulary.encode(tokenize(sentence))
+        ids += added
+        labels += [IGNORED] * len(added)
+        # Backwards, so that in a story longer than any that was learned from, the last sentences, on which most answers
+        # rest, still have segments that the model knows.
+        segments += [min(QUESTIONS + len(sentences) - 1 - number, SEGMENTS - 1)] * len(added)
+    for number, (question, answer) in enumerate(asked):
+        added = vocabulary.encode(tokenize(question))
+        label = IGNORED
+        if answer is not None:
+            (label,) = vocabulary.encode([answer])
+        ids += [*added, MASK]
+        labels += [*[IGNORED] * len(added), label]
+        segments += [number] * (len(added) + 1)
+    values = {
         "input_ids": [*ids, END],
         "labels": [*labels, IGNORED],
         "token_type_ids": [*segments, segments[-1]],
     }
-    return {name: torch.tensor(values) for name, values in found.items()}
+    return {name: torch.tensor(numbers) for name, numbers in values.items()}
 
 
 def collate(examples: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """`pairs.collate`, and the segments, padded by 0."""
-    return pair_collate(examples) | {
-        "token_type_ids": padded([example["token_type_ids"] for example in examples], 0)
-    }
+    """`batches.collate`, with `token_type_ids` `(batch, tokens)`, padded with 0."""
+    segments = pad_rows([example["token_type_ids"] for example in examples], 0)
+    return batches.collate(examples) | {"token_type_ids": segments}
 
 
-def sentence_of(told: Story) -> Tensor:
-    """`(tokens,)`: which sentence each token is of; −1 for the question, the answer and the end."""
-    counts = [len(pieces(sentence)) for sentence in told.sentences]
-    of = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
-    return torch.nn.functional.pad(of, (0, len(pieces(told.question)) + 2), value=-1)
+def sentence_of(story: Story) -> Tensor:
+    """Which sentence each token of a story's `row` is in, `(tokens,)`; −1 for the question, the answer and the end."""
+    counts = [len(tokenize(sentence)) for sentence in story.sentences]
+    in_story = torch.repeat_interleave(torch.arange(len(counts)), torch.tensor(counts))
+    # The question's tokens, the mask and the end.
+    return torch.nn.functional.pad(in_story, (0, len(tokenize(story.question)) + 2), value=-1)
 
 
 @lru_cache
@@ -177,35 +205,28 @@ def vocabulary() -> Vocabulary:
         for word in verb.split()
     }
     rest = {"the", "to", ".", "where", "is", "who", "has", "?"}
+    # Sorted, as a set has another order in every process, and an id must mean the same in a model that was saved.
     return Vocabulary((*stories.PEOPLE, *stories.PLACES, *stories.THINGS, *sorted(verbs | rest)))
 
 
-def _story(draw: np.random.Generator, facts: int, held: bool) -> Story | None:
-    """A story, and a question drawn from those that it answers; None where it answers none of the kind."""
-    world = _world(draw, int(draw.integers(SHORTEST, LONGEST + 1)), held=held)
-    found = questions(world)[facts]
-    if not found:
-        return None
-    question, answer, support = found[draw.integers(len(found))]
-    return Story(tuple(world.sentences), question, answer, support)
-
-
-def _world(draw: np.random.Generator, length: int, *, held: bool) -> stories.World:
-    """A world of which so many sentences were told."""
-    people = [str(name) for name in draw.choice(stories.PEOPLE, CAST, replace=False)]
-    things = [str(name) for name in draw.choice(stories.THINGS, CAST, replace=False)]
+def _world(generator: np.random.Generator, length: int, *, held: bool) -> stories.World:
+    """A world in which `length` things happened, each told in one sentence."""
+    people = [str(name) for name in generator.choice(stories.PEOPLE, CAST, replace=False)]
+    things = [str(name) for name in generator.choice(stories.THINGS, CAST, replace=False)]
     world = stories.World(held)
     for _ in range(length):
-        world.tell(draw, people, things)
+        world.tell(generator, people, things)
     return world
 
 
 def questions(world: stories.World) -> dict[int, list[Question]]:
-    """Number of facts → the questions that a story answers, with answers and support."""
+    """The questions that a story answers, by the number of sentences that the answer follows from, 1 or 2."""
     one: list[Question] = [
-        (f"where is {person} ?", place, (told,)) for person, (place, told) in world.place.items()
+        (f"where is {person} ?", place, (sentence,)) for person, (place, sentence) in world.place.items()
     ]
-    one += [(f"who has the {thing} ?", person, (told,)) for thing, (person, told) in world.holder.items()]
+    one += [
+        (f"who has the {thing} ?", person, (sentence,)) for thing, (person, sentence) in world.holder.items()
+    ]
     known = {thing: world.where(thing) for thing in (*world.holder, *world.lies)}
-    two = [(f"where is the {thing} ?", *found) for thing, found in known.items() if found]
+    two = [(f"where is the {thing} ?", *where) for thing, where in known.items() if where]
     return {1: one, 2: two}

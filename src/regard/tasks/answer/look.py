@@ -38,17 +38,17 @@ def look(text: str | None, *, model: str | None = None) -> Result:
     # Before the model is loaded: a story that is not understood needs none.
     truth = truth_of(question, sentences)
     model = model or MODEL
-    network, words = pretrained.load("answer", model)
-    inputs = answer.collate([answer.row(sentences, [(question, None)], words)])
+    network, vocabulary = pretrained.load("answer", model)
+    inputs = answer.collate([answer.row(sentences, [(question, None)], vocabulary)])
     del inputs["labels"]
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
         logits = network(**inputs).logits
-    record.tokens = [[words.all[number] for number in inputs["input_ids"][0].tolist()]]
+    record.tokens = [[vocabulary.all[number] for number in inputs["input_ids"][0].tolist()]]
     record.info |= {"model": f"answer, {model}", "text": " ".join((*sentences, question))}
     # The row ends in the masked answer and the end.
     query = inputs["input_ids"].shape[1] - 2
     probability, number = logits[0, query].softmax(-1).max(-1)
-    story = Story(sentences, question, words.all[int(number)], truth.support)
+    story = Story(sentences, question, vocabulary.all[int(number)], truth.support)
     best = pretrained.card("answer", model)["scores"]["support"]["best"]
     where, mass = _mass(best, record, story, query)
     shares = mass / mass.sum().clamp(min=1e-12)
@@ -68,17 +68,17 @@ def _parts(text: str) -> tuple[tuple[str, ...], str]:
         ArgumentError: there are none, too many, or the text does not end in a question.
     """
     parts = (" ".join(part.split()) for part in re.findall(r"[^.?!]+[.?!]?", text))
-    found = [part for part in parts if re.search(r"\w", part)]
-    if not found:
+    sentences = [part for part in parts if re.search(r"\w", part)]
+    if not sentences:
         raise ArgumentError("the story must have sentences and a question, and it is empty")
-    if not found[-1].endswith("?"):
-        raise ArgumentError(f"the story must end in a question, got {found[-1]!r}: ask {QUESTIONS}")
-    if not 2 <= len(found) <= MOST + 1:
+    if not sentences[-1].endswith("?"):
+        raise ArgumentError(f"the story must end in a question, got {sentences[-1]!r}: ask {QUESTIONS}")
+    if not 2 <= len(sentences) <= MOST + 1:
         raise ArgumentError(
-            f"the story must have 1 to {MOST} sentences before its question, got {len(found) - 1}"
+            f"the story must have 1 to {MOST} sentences before its question, got {len(sentences) - 1}"
         )
-    *sentences, question = (f"{each[:-1].strip()} {each[-1]}" for each in found)
-    return tuple(sentences), question[0].lower() + question[1:]
+    *story, question = (f"{sentence[:-1].strip()} {sentence[-1]}" for sentence in sentences)
+    return tuple(story), question[0].lower() + question[1:]
 
 
 def _mass(best: Card, record: Record, story: Story, query: int) -> tuple[str, Tensor]:
@@ -88,7 +88,7 @@ def _mass(best: Card, record: Record, story: Story, query: int) -> tuple[str, Te
     else:
         where = f"{best['layer']}, head {best['head']}"
         weights = record[best["layer"]].weights(int(best["head"]), slice(query, query + 1))[0]
-    return where, metrics.masses(weights, answer.sentence_of(story), len(story.sentences))
+    return where, metrics.sentence_weights(weights, answer.sentence_of(story), len(story.sentences))
 
 
 def _result(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from regard.models import EncoderConfig, EncoderForMaskedLM
 from regard.record import Call
 from regard.tasks.answer import data as answer
 from regard.tasks.common import metrics
-from regard.tasks.common.scores import batches, share
+from regard.tasks.common.batches import IGNORED
+from regard.tasks.common.scores import batches, mean_with_interval
 from regard.tasks.common.task import Card, Data, Task
 from regard.tasks.common.tokenizer import PAD
-from regard.tasks.translate.pairs import IGNORED
 from regard.training.recipe import Recipe
 from regard.watch import watch
 
@@ -29,31 +30,22 @@ RECIPE = Recipe(
     logging_steps=50,
     save_steps=500,
 )
-QUICK = Recipe(
-    max_steps=250,
-    batch_size=32,
-    learning_rate=1.5e-3,
-    weight_decay=0.01,
-    precision="bfloat16",
-    logging_steps=20,
-)
-STORIES = {
-    False: (400_000, 1000),
-    True: (8000, 100),
-}  # to train on; held out with one fact and with two; by quick
+QUICK = replace(RECIPE, max_steps=250, adam_beta2=0.999, logging_steps=20)
+# Stories to train on, and held-out stories with one supporting sentence and as many with two, by `quick`.
+STORIES = {False: (400_000, 1000), True: (8000, 100)}
 
 MEASURES = {
-    "support": metrics.mostly,
-    "first_support": metrics.foremost,
-    "all_support": metrics.supported,
+    "support": metrics.support_has_majority,
+    "first_support": metrics.top_is_support,
+    "all_support": metrics.support_ranks_first,
 }
 
 
-def build(words: int) -> EncoderForMaskedLM:
+def build(vocab_size: int) -> EncoderForMaskedLM:
     """Four layers of three heads, 96 wide; in the first, words look at their own sentence only."""
     model = EncoderForMaskedLM(
         EncoderConfig(
-            vocab_size=words,
+            vocab_size=vocab_size,
             hidden_size=96,
             num_attention_heads=3,
             num_hidden_layers=4,
@@ -70,70 +62,85 @@ def build(words: int) -> EncoderForMaskedLM:
     return model
 
 
-def data(quick: bool, words: Any) -> Data:
-    """Stories: held out as many with one supporting fact as with two, the former first."""
-    train, each = STORIES[quick]
-    held = answer.examples(each, facts=1, held=True) + answer.examples(each, facts=2, held=True)
+def data(quick: bool, tokenizer: Any) -> Data:
+    """Stories; as many held-out ones with one supporting sentence as with two, the former first."""
+    train, of_each_kind = STORIES[quick]
+    held = [story for facts in (1, 2) for story in answer.examples(of_each_kind, facts=facts, held=True)]
     return Data(
-        lambda: answer.Lessons(train), answer.Stories(held), answer.collate, words or answer.vocabulary()
+        lambda: answer.Lessons(train),
+        answer.Stories(held),
+        answer.collate,
+        tokenizer or answer.vocabulary(),
     )
 
 
 @torch.no_grad()
 def score(model: Any, data: Data) -> Card:
-    """Right answers, and how often the answer looks at the sentences that it follows from.
+    """The part of right answers, and how often attention is on the sentences that the answer follows from.
 
-    Three measures, of a head's weights in the answer's row or of the rollout: that the supporting sentences together
-    have more mass than all others together (`support`), that the sentence with the most mass is a supporting one
-    (`first_support`), and that every supporting one has more than any other (`all_support`).
+    Three measures, of each head's weights for the answer's query, and of the rollout's: that the supporting sentences
+    together have more weight than all others together (`support`), that the sentence with the most weight is a
+    supporting one (`first_support`), and that every supporting one has more than any other (`all_support`).
     """
-    facts = np.array([len(told.support) for told in data.held.examples])
+    stories = data.held_out.examples
+    facts = np.array([len(story.support) for story in stories])
     right: list[float] = []
-    found: dict[str, dict[str, list[list[bool]]]] = {measure: {} for measure in MEASURES}
-    for places, batch in batches(data, 16):
+    # Measure → layer → story → head.
+    hits: dict[str, dict[str, list[list[bool]]]] = {measure: {} for measure in MEASURES}
+    for indices, batch in batches(data, 16):
         with watch(model, statistics=("entropy",), keep="vectors") as record:
             logits = model(**batch).logits
-        for row, place in enumerate(places):
+        for row, index in enumerate(indices):
             (query,) = (batch["labels"][row] != IGNORED).nonzero().flatten().tolist()
             right.append(float(logits[row, query].argmax() == batch["labels"][row, query]))
-            told, of = data.held.examples[place], data.held.sentences(place)
-            count, keys = len(told.sentences), len(of)
-            rows = {call.layer: _answering(call, row, query, keys) for call in record}
-            rows["rollout"] = metrics.rollout(record, row)[query : query + 1, :keys]
-            for name, weight in rows.items():
-                mass = metrics.masses(weight, of, count)
-                for measure, hit in MEASURES.items():
-                    found[measure].setdefault(name, []).append(hit(mass, told.support).tolist())
-    return {"right": {str(n): share(np.array(right)[facts == n]) for n in (1, 2)}} | {
-        measure: _of_measure({name: np.array(rows, dtype=float) for name, rows in hits.items()}, facts)
-        for measure, hits in found.items()
-    }
+            story, sentence_of = stories[index], data.held_out.sentences(index)
+            # Without the padding of the batch.
+            keys = len(sentence_of)
+            weights = {call.layer: _answer_weights(call, row, query, keys) for call in record}
+            weights["rollout"] = metrics.rollout(record, row)[query : query + 1, :keys]
+            for layer, of_keys in weights.items():
+                of_sentences = metrics.sentence_weights(of_keys, sentence_of, len(story.sentences))
+                for measure, is_hit in MEASURES.items():
+                    hits[measure].setdefault(layer, []).append(is_hit(of_sentences, story.support).tolist())
+    card: Card = {"right": {str(n): mean_with_interval(np.array(right)[facts == n]) for n in (1, 2)}}
+    for measure, of_layers in hits.items():
+        table = {layer: np.array(rows, dtype=float) for layer, rows in of_layers.items()}
+        card[measure] = _measure_card(table, facts)
+    return card
 
 
-def _of_measure(hits: dict[str, np.ndarray], facts: np.ndarray) -> Card:
-    """Shares of stories `(stories, heads)` by layer; the best head is that whose lesser share, by facts, is largest."""
+def _measure_card(hits: dict[str, np.ndarray], facts: np.ndarray) -> Card:
+    """What the card says of one measure.
 
-    def least(layer: str) -> np.ndarray:
+    Args:
+        hits: layer → 1 or 0, `(stories, heads)`. facts: number of supporting sentences of each story, `(stories,)`.
+    """
+
+    def lower_rate(layer: str) -> np.ndarray:
+        """Of each head the lower of its hit rates on stories with one supporting sentence and with two."""
         return np.minimum(*(hits[layer][facts == n].mean(0) for n in (1, 2)))
 
-    layer = max(hits, key=lambda name: float(least(name).max()))
-    head = int(least(layer).argmax())
-    where = {"layer": layer} if layer == "rollout" else {"layer": layer, "head": head}
+    # A head that is right on one kind of story alone is not the best one.
+    layer = max(hits, key=lambda name: float(lower_rate(name).max()))
+    head = int(lower_rate(layer).argmax())
+    best: Card = {"layer": layer}
+    if layer != "rollout":
+        best["head"] = head
     return {
-        "best": {**where, **share(hits[layer][:, head])},
-        "best_by_facts": {str(n): share(hits[layer][facts == n, head]) for n in (1, 2)},
-        "heads": {name: _of_heads(rows, facts) for name, rows in hits.items()},
+        "best": best | mean_with_interval(hits[layer][:, head]),
+        "best_by_facts": {str(n): mean_with_interval(hits[layer][facts == n, head]) for n in (1, 2)},
+        "heads": {name: _rates_by_facts(rows, facts) for name, rows in hits.items()},
     }
 
 
-def _answering(call: Call, row: int, query: int, keys: int) -> Tensor:
-    """The answer's weights in a call, `(heads, keys)`."""
+def _answer_weights(call: Call, row: int, query: int, keys: int) -> Tensor:
+    """The weights of the answer's query in a call, `(heads, keys)`."""
     window = slice(query, query + 1), slice(0, keys)
     return torch.cat([call.weights(head, *window, batch=row) for head in range(call.sizes.heads)])
 
 
-def _of_heads(hits: np.ndarray, facts: np.ndarray) -> Card:
-    """Shares of stories `(stories, heads)` by number of facts, one for each head."""
+def _rates_by_facts(hits: np.ndarray, facts: np.ndarray) -> Card:
+    """Hit rate of each head, by number of supporting sentences, of hits `(stories, heads)`."""
     return {str(n): [round(float(x), 4) for x in hits[facts == n].mean(0)] for n in (1, 2)}
 
 

@@ -10,7 +10,7 @@ from regard import draw
 from regard.draw.contrast import contrast as draw_contrast
 from regard.tasks.bottleneck.data import BETWEEN
 from regard.tasks.common.result import MARKS, SURE, Result, Written
-from regard.tasks.common.tokenizer import GLUE
+from regard.tasks.common.tokenizer import CONTINUATION
 from regard.tasks.translate.read_text import Source, best_head, run
 
 if TYPE_CHECKING:
@@ -32,15 +32,15 @@ def contrast(text: str | None, model: str, other: str, into: str) -> Result:
         ArgumentError: no text, a word that is not known.
     """
     source = Source.of("bottleneck", TEXT if text is None else text, into)
-    vector, words = run(source, model)
+    vector, vocabulary = run(source, model)
     attention, _ = run(source, other)
-    outputs = [words.decode(written.ids) for written in (vector, attention)]
+    outputs = [vocabulary.decode(written.ids) for written in (vector, attention)]
     rows = _rows(source, outputs)
     marks = [_marks(source, number, row) for number, row in enumerate(rows)]
     header = ("read", f"{model}: one vector", f"{other}: attention")
     lines = tuple(
-        (row[0], *(f"{cell} {MARKS[mark]}".strip() for cell, mark in zip(row[1:], found, strict=True)))
-        for row, found in zip(rows, marks, strict=True)
+        (row[0], *(f"{cell} {MARKS[mark]}".strip() for cell, mark in zip(row[1:], marked, strict=True)))
+        for row, marked in zip(rows, marks, strict=True)
     )
     notes = (*_notes(source, marks, header), *vector.doubts(SURE["bottleneck"]))
     title = "The same dates through one fixed vector, and with attention"
@@ -80,8 +80,8 @@ def _notes(
 
 def _heatmap(model: str, written: Written) -> tuple[str, Figure]:
     call, head = best_head("bottleneck", model, written)
-    (read,) = written.record.source_tokens or [[]]
-    keys = [piece.removeprefix(GLUE) for piece in read]
+    (subwords,) = written.record.source_tokens or [[]]
+    keys = [subword.removeprefix(CONTINUATION) for subword in subwords]
     title = f"{model}: what it looked at while it wrote"
     figure = draw.heatmap(call.weights(head), tokens=written.words, key_tokens=keys, title=title)
     under = (

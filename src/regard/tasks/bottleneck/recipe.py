@@ -15,87 +15,89 @@ from regard.models import (
 )
 from regard.tasks.bottleneck import data as bottleneck
 from regard.tasks.common import metrics
-from regard.tasks.common.scores import SPECIAL, share, written
+from regard.tasks.common.scores import SPECIAL, generate_texts, mean_with_interval
 from regard.tasks.common.task import Card, Data, Task
 from regard.tasks.translate.pairs import Pairs
 from regard.tasks.translate.recipe import transformer
 from regard.training.recipe import Recipe
 
-LONGEST = 90  # tokens that are written
-LUONG = Recipe(
-    max_steps=2000, batch_size=32, learning_rate=5e-3, weight_decay=0.01, logging_steps=50, save_steps=500
-)
-DOT = replace(LUONG, max_steps=3000)
+# Tokens that are generated, more than a row of eight dates has.
+LONGEST = 90
 RECIPE = Recipe(
     max_steps=1000, batch_size=32, learning_rate=5e-3, weight_decay=0.01, logging_steps=50, save_steps=500
 )
+LUONG = replace(RECIPE, max_steps=2000)
+DOT = replace(RECIPE, max_steps=3000)
 # A vector that holds everything takes longer to learn than a look back, and is given more numbers to do it with.
-FIXED = Recipe(
-    max_steps=3000, batch_size=32, learning_rate=3e-3, weight_decay=0.01, logging_steps=50, save_steps=500
-)
-TRANSFORMER = Recipe(
-    max_steps=2500, batch_size=32, learning_rate=1e-3, weight_decay=0.01, logging_steps=50, save_steps=500
-)
-QUICK = Recipe(max_steps=150, batch_size=32, learning_rate=5e-3, weight_decay=0.01, logging_steps=10)
-ROWS = {False: (20_000, 100), True: (4000, 10)}  # to train on; held out of each length; by quick
+FIXED = replace(RECIPE, max_steps=3000, learning_rate=3e-3)
+TRANSFORMER = replace(RECIPE, max_steps=2500, learning_rate=1e-3)
+QUICK = replace(RECIPE, max_steps=150, logging_steps=10)
+# Rows to train on, and held-out rows of each length, by `quick`.
+ROWS = {False: (20_000, 100), True: (4000, 10)}
 
 Score = Literal["additive", "dot", "general", "concat"]
 Order = Literal["bahdanau", "luong"]
 
 
 def recurrent(
-    score: Score | None, order: Order, hidden_size: int, words: int
+    score: Score | None, order: Order, hidden_size: int, vocab_size: int
 ) -> RecurrentForConditionalGeneration:
     """A recurrent model; the encoder of "dot" reads one way only, with a state as wide as the decoder's.
 
     "dot" has no weights, so a state holds both what is said and what is looked for: 96 numbers were too few for it.
-    One table of words serves for reading and for writing: what is copied, as most of a date is, is then learned early.
+    One table of embeddings serves for reading and for writing: what is copied, as most of a date is, is learned early.
     """
     return RecurrentForConditionalGeneration(
         RecurrentConfig(
-            vocab_size=words, hidden_size=hidden_size, score=score, order=order, bidirectional=score != "dot",
-            dropout=0.0, tie_word_embeddings=True, **SPECIAL,
+            vocab_size=vocab_size,
+            hidden_size=hidden_size,
+            score=score,
+            order=order,
+            bidirectional=score != "dot",
+            dropout=0.0,
+            tie_word_embeddings=True,
+            **SPECIAL,
         )
-    )  # fmt: skip
+    )
 
 
-def small(words: int) -> EncoderDecoderForConditionalGeneration:
+def small(vocab_size: int) -> EncoderDecoderForConditionalGeneration:
     """A transformer of two layers each way, of three heads, 96 wide."""
-    return transformer(words, hidden_size=96, num_heads=3)
+    return transformer(vocab_size, hidden_size=96, num_heads=3)
 
 
-def data(quick: bool, words: Any) -> Data:
-    """Rows of dates: to train on of all lengths, held out as many of each, the short ones first."""
-    train, each = ROWS[quick]
+def data(quick: bool, tokenizer: Any) -> Data:
+    """Rows of dates: those to train on of all lengths, the held-out ones as many of each, the short ones first."""
+    train, of_each_length = ROWS[quick]
     held = [
         pair
         for length in range(1, bottleneck.MOST + 1)
-        for pair in bottleneck.pairs(each, length=length, held=True)
+        for pair in bottleneck.pairs(of_each_length, length=length, held=True)
     ]
-    known = words or bottleneck.vocabulary()
-    return Data(lambda: bottleneck.data(train), Pairs(held, known), bottleneck.collate, known)
+    tokenizer = tokenizer or bottleneck.vocabulary()
+    return Data(lambda: bottleneck.data(train), Pairs(held, tokenizer), bottleneck.collate, tokenizer)
 
 
 def score(model: Any, data: Data) -> Card:
-    """Exact translations by length, and of the dates in them."""
-    pairs = data.held.pairs
-    wanted, said = [str(pair.target) for pair in pairs], written(model, data, LONGEST)
-    exact = metrics.exact(said, wanted)
-    dates = [_dates(one, other) for one, other in zip(said, wanted, strict=True)]
-    lengths = np.array([text.count(bottleneck.BETWEEN) + 1 for text in wanted])
+    """The part of exact translations, of all rows and by number of dates, and the part of right dates in them."""
+    references = [str(pair.target) for pair in data.held_out.pairs]
+    outputs = generate_texts(model, data, LONGEST)
+    exact = metrics.exact(outputs, references)
+    dates = np.array([_right_dates(*texts) for texts in zip(outputs, references, strict=True)])
+    lengths = np.array([text.count(bottleneck.BETWEEN) + 1 for text in references])
+    every = np.unique(lengths).tolist()
     return {
-        "exact": share(exact),
-        "exact_by_length": {str(n): share(exact[lengths == n]) for n in np.unique(lengths).tolist()},
-        "dates_by_length": {
-            str(n): share(np.array(dates)[lengths == n]) for n in np.unique(lengths).tolist()
-        },
+        "exact": mean_with_interval(exact),
+        "exact_by_length": {str(n): mean_with_interval(exact[lengths == n]) for n in every},
+        "dates_by_length": {str(n): mean_with_interval(dates[lengths == n]) for n in every},
     }
 
 
-def _dates(said: str, wanted: str) -> float:
-    """The part of the dates of a row that are right and in their place."""
-    ours, theirs = (text.split(bottleneck.BETWEEN) for text in (said, wanted))
-    return sum(one == other for one, other in zip(ours, theirs, strict=False)) / len(theirs)
+def _right_dates(output: str, reference: str) -> float:
+    """The part of a row's dates that are right and in their place."""
+    ours, theirs = output.split(bottleneck.BETWEEN), reference.split(bottleneck.BETWEEN)
+    # Not strict: a model may write fewer dates or more; both cost it those that are missing.
+    return sum(date == right for date, right in zip(ours, theirs, strict=False)) / len(theirs)
 
 
 KINDS: tuple[tuple[str, Score | None, Order, int, Recipe], ...] = (

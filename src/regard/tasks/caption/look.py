@@ -40,10 +40,10 @@ def look(path: Path | None, *, model: str | None = None) -> Result:
         if typed(image[0].double().numpy()):
             notes += (TYPED,)
     model = model or MODEL
-    network, words = pretrained.load("caption", model)
+    network, vocabulary = pretrained.load("caption", model)
     best = pretrained.card("caption", model)["scores"]["digits"]["best"]
-    written = write(network, {"pixel_values": image[None]}, LONGEST, words)
-    record, said = written.record, words.decode(written.ids)
+    written = write(network, {"pixel_values": image[None]}, LONGEST, vocabulary)
+    record, said = written.record, vocabulary.decode(written.ids)
     record.source_tokens = [PATCHES]
     record.info |= {"model": f"caption, {model}", "text": said}
     # The end is left out, unless nothing else was written.

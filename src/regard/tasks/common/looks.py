@@ -44,7 +44,10 @@ def look(
         from regard.tasks.translate import look as translate
 
         return translate.look(given, task=task, model=model, into="fr" if into is None else into)
-    from regard.tasks.answer import look as answer
+    if task == "answer":
+        from regard.tasks.answer import look as answer
+
+        return answer.look(given, model=model)
     from regard.tasks.summarize import look as summarize
 
-    return (answer if task == "answer" else summarize).look(given, model=model)
+    return summarize.look(given, model=model)

@@ -11,8 +11,16 @@ from typing import Any
 from regard.tasks.common.task import Card
 
 NAMED = (
-    "max_steps", "batch_size", "learning_rate", "lr_scheduler_type", "warmup_ratio", "weight_decay", "precision", "seed"
-)  # fmt: skip
+    "max_steps",
+    "batch_size",
+    "learning_rate",
+    "lr_scheduler_type",
+    "warmup_ratio",
+    "weight_decay",
+    "precision",
+    "seed",
+)
+"""The settings of the recipe that the page names; `card.json` has all."""
 SHOWN = {
     "attention.png": "What attention did on an example that `regard look` shows.",
     "history.png": "How each head came to be: its entropy along the training.",
@@ -21,10 +29,10 @@ SHOWN = {
 
 
 def text(task: str, about: str, cards: Sequence[Card], pictures: Sequence[str]) -> str:
-    """The page, in Markdown.
+    """The page of a task, in Markdown.
 
     Args:
-        task: its name. about: what the data are, in Markdown. cards: of each model that is kept.
+        task: its name. about: what the data are, in Markdown. cards: of each trained model.
         pictures: file names beside the page, of `SHOWN`.
     """
     parts = [f"# {task}", about.strip()]
@@ -41,14 +49,14 @@ def _of_model(card: Card) -> str:
     training = card["training"]
     recipe = training["recipe"]
     settings = ", ".join(f"{name} {recipe[name]}" for name in NAMED)
-    since = f" from step {training['resumed']:,} on" if training.get("resumed") else ""
+    duration = f"{training['seconds']:,.0f} s"
+    # Cards of resumed runs that were written before `seconds` covered the whole training.
+    if training.get("resumed"):
+        duration += f" from step {training['resumed']:,} on"
     rows = [
         ("parameters", f"{card['parameters']:,}"),
         ("recipe", settings),
-        (
-            "trained in",
-            f"{training['seconds']:,.0f} s{since}, {training['threads']} thread(s), {training['machine']}",
-        ),
+        ("trained in", f"{duration}, {training['threads']} thread(s), {training['machine']}"),
         ("held-out examples", f"{card['held_out_examples']:,}"),
     ]
     body = "| | |\n|---|---|\n" + "\n".join(f"| {name} | {value} |" for name, value in rows)
@@ -59,18 +67,32 @@ def _of_model(card: Card) -> str:
 
 
 def lines(scores: Mapping[str, Any], before: str = "") -> list[tuple[str, str, str]]:
-    """A card's scores as lines of name, value and interval; of inner dicts too, with the names before them."""
+    """Lines (name, value, interval) of a card's scores; names of inner dicts follow those of the outer ones.
+
+    Args:
+        scores: numbers, lists of numbers, dicts of a `score` with its `interval`, and dicts of all these, by name.
+        before: what each name begins with.
+
+    >>> lines({"exact": {"score": 0.5, "interval": [0.4, 0.6]}, "heads": {"layer_0": [0.25, 1.0]}})
+    [('exact', '0.500', '0.400 – 0.600'), ('heads layer 0', '0.25 1.00', '')]
+    """
+    # A dict with a score is one line, and so ends the recursion.
     if "score" in scores:
         where = " ".join(f"{key} {scores[key]}" for key in ("layer", "head") if key in scores)
+        if where:
+            before += f" ({where})"
         interval = " – ".join(f"{bound:.3f}" for bound in scores.get("interval", ()))
-        return [(f"{before} ({where})" if where else before, f"{scores['score']:.3f}", interval)]
-    found: list[tuple[str, str, str]] = []
+        return [(before, f"{scores['score']:.3f}", interval)]
+    rows: list[tuple[str, str, str]] = []
     for name, value in scores.items():
         full = f"{before} {name}".strip().replace("_", " ")
-        if isinstance(value, dict):
-            found += lines(value, full)
-        elif isinstance(value, list):
-            found.append((full, " ".join(f"{each:.2f}" for each in value), ""))
-        else:
-            found.append((full, f"{value:.3f}" if isinstance(value, float) else str(value), ""))
-    return found
+        match value:
+            case dict():
+                rows += lines(value, full)
+            case list():
+                rows.append((full, " ".join(f"{number:.2f}" for number in value), ""))
+            case float():
+                rows.append((full, f"{value:.3f}", ""))
+            case _:
+                rows.append((full, str(value), ""))
+    return rows

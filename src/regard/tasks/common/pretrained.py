@@ -33,19 +33,19 @@ def folder(task: str, model: str = "") -> Path:
 
 
 def load(task: str, model: str) -> tuple[Any, Any]:
-    """A trained model, in single precision, and its words.
+    """A trained model, in single precision, and its tokenizer.
 
     Raises:
         ArgumentError: there is no such task or model.
         MissingPackageError: `regard-tasks` is not installed.
         ModelError: it does not have the model.
     """
-    (found,) = tasks(task, model)
+    (chosen,) = tasks(task, model)
     if not folder(task, model).exists():
         raise ModelError(
             f"the model must be one that Regard brings, and there is no {model!r} of {task}: regard train {task}"
         )
-    return found.load(folder(task, model))
+    return chosen.load(folder(task, model))
 
 
 def card(task: str, model: str) -> Card:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.record import Record
-from regard.tasks.common.tokenizer import GLUE, Vocabulary
+from regard.tasks.common.tokenizer import CONTINUATION, Vocabulary
 from regard.watch import watch
 
 if TYPE_CHECKING:
@@ -92,7 +92,10 @@ def write(
     tokens = [vocabulary.all[number] for number in ids[0].tolist()]
     record.tokens = [tokens[:-1]]
     return Written(
-        ids[0, 1:].tolist(), probabilities, [token.removeprefix(GLUE) for token in tokens[1:]], record
+        ids[0, 1:].tolist(),
+        probabilities,
+        [token.removeprefix(CONTINUATION) for token in tokens[1:]],
+        record,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a task is: data, a model, how it is trained, and how it is scored; and how a trained one is kept.
+"""What a task is: data, a model, how it is trained and scored; how a trained model is saved and loaded.
 
 Knows no particular task.
 """
@@ -29,10 +29,10 @@ MODEL, WORDS, CARD = "model", "words.json", "card.json"
 TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
 CARD_FORM = sealing.Form("regard-card", 1, "card")
 QUICK_SAVES = 20  # checkpoints of a quick training of two minutes
-PROBED = 4  # held-out examples that the history of the heads is seen on
+MONITORED = 4  # held-out examples on which the monitor sees the heads during training
 
 Card = dict[str, Any]
-"""Scores by name, as JSON: numbers, lists of them, and dicts of `score` with the `interval` that holds it."""
+"""Scores by name, as JSON: numbers, lists of numbers, and dicts of a `score` and its 95 % `interval`."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +40,16 @@ class Data:
     """What a model of a task is trained and scored on.
 
     Attributes:
-        train: makes the examples to train on; they are not needed to score a model.
-        held: held-out examples, all of which are scored.
-        collate: makes a batch of examples.
-        words: what tokens are: a `Vocabulary`, or a tokenizer of transformers.
+        train: makes the examples to train on; a function, as they are not needed to score a model.
+        held_out: held-out examples, all of which are scored; a map-style dataset, as `train()` is.
+        collate: list of examples → batch, a dict of tensors.
+        tokenizer: ids ↔ text: a `Vocabulary`, or a tokenizer of transformers.
     """
 
     train: Callable[[], Any]
-    held: Any
+    held_out: Any
     collate: Callable[[list[Any]], dict[str, Any]]
-    words: Any
+    tokenizer: Any
 
 
 @dataclass(frozen=True)
@@ -59,11 +59,11 @@ class Task:
     Attributes:
         name: of the task. model: what kind of model, as the command line calls it. kind: its class.
         recipe: how it is trained. quick: how a worse one is trained in two minutes.
-        build: a new model, for so many words (`len(data.words)`).
-        data: the data, `data(quick, words)`; less of it where `quick`; with other words than its own, where they were
-            kept with a model.
-        score: the card's numbers, of a model on `data`.
-        attends: whether it has attention, whose history is then kept.
+        build: `build(vocab_size)` → a new model with random weights; `vocab_size` is `len(data.tokenizer)`.
+        data: `data(quick, tokenizer)` → the data, less of it where `quick`; `tokenizer` is that of a saved model, or
+            None for a new one.
+        score: `score(model, data)` → the card's numbers.
+        attends: whether the model has attention, whose history is then recorded in training.
     """
 
     name: str
@@ -77,74 +77,94 @@ class Task:
     attends: bool = True
 
     def run(self, folder: Path, *, quick: bool = False, seed: int = 0, progress: bool = True) -> Card:
-        """Train a model, score it, and keep it with its words, its history and its card; a run that was killed goes on.
+        """Train a model, score it, and save it with its tokenizer, its history and its card.
+
+        A run that was killed resumes from its last checkpoint.
 
         Args:
-            folder: where everything goes. quick: train a worse one. seed: of the weights, the order and dropout.
-            progress: show a bar.
+            folder: where everything goes. quick: train a worse one in two minutes.
+            seed: of the weights, the order of examples and dropout. progress: show a bar.
+
+        Returns:
+            the card, as it is written to `folder`.
 
         Raises:
             TrainingError: the folder holds another run.
         """
         recipe = self.settings(quick=quick, seed=seed)
         data = self.data(quick, None)
-        model = self.new(len(data.words), seed)
-        inputs = data.collate([data.held[place] for place in range(min(PROBED, len(data.held)))])
+        model = self.new(len(data.tokenizer), seed)
+        inputs = data.collate([data.held_out[i] for i in range(min(MONITORED, len(data.held_out)))])
         run = train(
-            model, recipe, data.train(), folder=folder, evaluation=data.held, collate=data.collate,
-            monitor=Monitor(inputs) if self.attends else None, progress=progress,
-        )  # fmt: skip
-        self.save(model, data.words, folder)
+            model,
+            recipe,
+            data.train(),
+            folder=folder,
+            evaluation=data.held_out,
+            collate=data.collate,
+            monitor=Monitor(inputs) if self.attends else None,
+            progress=progress,
+        )
+        # Before scoring, as saving rounds the weights: the card is to be that of the saved model.
+        self.save(model, data.tokenizer, folder)
         model.to("cpu")
         card = self._card(model, data, run=_run_summary(run) | {"quick": quick})
         write_card(folder, card)
         return card
 
     def settings(self, *, quick: bool, seed: int) -> Recipe:
-        """The recipe of a run."""
+        """The recipe of a run: `recipe` or `quick`, with its seed."""
         if not quick:
             return replace(self.recipe, seed=seed)
         # A checkpoint every few seconds: whenever it is killed, it goes on.
         return replace(self.quick, seed=seed, save_steps=max(1, self.quick.max_steps // QUICK_SAVES))
 
     def evaluate(self, folder: Path, *, quick: bool = False) -> Card:
-        """Score the model that is kept in a folder anew; its card there stays as it is.
+        """Score a saved model anew; its card in the folder stays as it is.
 
         Args:
             folder: of a finished run. quick: on fewer examples.
+
+        Returns:
+            the new card, with the old one's facts about the training.
 
         Raises:
             ModelError: there is none, or not of this task, or a file of it is not what was written.
             RecordError: its card is damaged.
         """
-        model, words = self.load(folder)
-        before = read_card(folder) if (folder / CARD).exists() else {}
-        return self._card(model, self.data(quick, words), run=before.get("training", {}))
+        model, tokenizer = self.load(folder)
+        # A model that was copied without its card is scored all the same.
+        training = read_card(folder).get("training", {}) if (folder / CARD).exists() else {}
+        return self._card(model, self.data(quick, tokenizer), run=training)
 
-    def new(self, words: int, seed: int) -> Any:
-        """A new model with the weights of a seed; torch's random state stays as it is."""
+    def new(self, vocab_size: int, seed: int) -> Any:
+        """A new model with the random weights of a seed; torch's random state stays as it is."""
         with torch.random.fork_rng([]):
             torch.manual_seed(seed)
-            return self.build(words)
+            return self.build(vocab_size)
 
-    def save(self, model: Any, words: Any, folder: Path) -> None:
-        """Write weights in half precision, configuration and words into a folder, and seal them.
+    def save(self, model: Any, tokenizer: Any, folder: Path) -> None:
+        """Write weights in half precision, configuration and tokenizer into `folder/model`, and seal them.
+
+        The model itself is left with the rounded weights, in the precision that it had.
 
         Raises:
             ModelError: the folder cannot be written to.
         """
         dtype = next(model.parameters()).dtype
-        with files.replacing_all(folder / MODEL, last=sealing.SEAL, error=ModelError, what="model") as place:
-            model.half().save_pretrained(place)
-            model.to(dtype)  # what is scored is what was kept: its numbers went through half precision
-            if isinstance(words, Vocabulary):
-                words.save(place / WORDS)
+        where = folder / MODEL
+        with files.replacing_all(where, last=sealing.SEAL, error=ModelError, what="model") as unfinished:
+            model.half().save_pretrained(unfinished)
+            # What is scored is what was saved: its weights went through half precision.
+            model.to(dtype)
+            if isinstance(tokenizer, Vocabulary):
+                tokenizer.save(unfinished / WORDS)
             else:
-                words.save_pretrained(place)
-            sealing.seal(place)
+                tokenizer.save_pretrained(unfinished)
+            sealing.seal(unfinished)
 
     def load(self, folder: Path) -> tuple[Any, Any]:
-        """The model of a folder, in single precision, and its words.
+        """The model that `save` wrote, in single precision and evaluation mode, and its tokenizer.
 
         Raises:
             ModelError: there is none, or a file of it is not what was written.
@@ -163,32 +183,33 @@ class Task:
             raise ModelError(
                 f"the model in {str(folder)!r} must be a {self.kind.__name__}, got one of {type(config).__name__}"
             )
-        return self.kind.from_pretrained(where, dtype=torch.float32).eval(), _words(where)
+        return self.kind.from_pretrained(where, dtype=torch.float32).eval(), _tokenizer(where)
 
     def _card(self, model: Any, data: Data, *, run: Card) -> Card:
+        """What is written of a model: `run` are the facts about its training."""
         options = " --quick" * run.get("quick", False)
         if seed := run.get("recipe", {}).get("seed", 0):
             options += f" --seed {seed}"
-        begun = time.perf_counter()
+        start = time.perf_counter()
         return {
             "task": self.name,
             "model": self.model,
             "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "held_out_examples": len(data.held),
+            "held_out_examples": len(data.held_out),
             "scores": self.score(model, data),
             "training": run,
-            "scored_in_seconds": round(time.perf_counter() - begun, 1),
+            "scored_in_seconds": round(time.perf_counter() - start, 1),
             "command": f"regard train {self.name} --only {self.model}{options}",
         }
 
 
-def _words(where: Path) -> Any:
+def _tokenizer(where: Path) -> Any:
     """The vocabulary or the tokenizer of a model's folder; without either, it is the embedded model's tokenizer."""
     if (where / WORDS).exists():
         return Vocabulary.load(where / WORDS)
     # The folder's seal was checked before: a tokenizer that it once had and lost does not come this far.
-    place = where if (where / TOKENIZER[0]).exists() else embedded.folder()
-    return require("transformers", extra="train").AutoTokenizer.from_pretrained(place)
+    folder = where if (where / TOKENIZER[0]).exists() else embedded.folder()
+    return require("transformers", extra="train").AutoTokenizer.from_pretrained(folder)
 
 
 def write_card(folder: Path, card: Card) -> None:
@@ -213,13 +234,14 @@ def read_card(folder: Path) -> Card:
 
 def _run_summary(run: Run) -> Card:
     """What a card says of a run."""
+    losses, evaluations = list(run.losses.values()), list(run.evaluations.values())
     return {
         "recipe": asdict(run.recipe),
         "seconds": round(run.seconds, 1),
         "machine": f"{processor()}, torch {torch.__version__}",
         "threads": torch.get_num_threads(),
         "device": str(torch.accelerator.current_accelerator() or "cpu"),
-        "loss": list(run.losses.values())[-1] if run.losses else None,
+        "loss": losses[-1] if losses else None,
         "losses": {str(step): round(loss, 4) for step, loss in run.losses.items()},
-        "held_out_loss": list(run.evaluations.values())[-1] if run.evaluations else None,
+        "held_out_loss": evaluations[-1] if evaluations else None,
     }

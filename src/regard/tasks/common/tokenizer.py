@@ -1,7 +1,7 @@
-"""Texts as words, numbers and signs, and the list of all of them that a model knows.
+"""Texts as words, numbers and signs, and the vocabulary of a model.
 
-Knows how a text falls into pieces and how pieces become the text again: a piece that follows the one before it without
-a space begins with `##`, as in WordPiece (Schuster and Nakajima 2012). Knows no task.
+Knows how a text is split into subwords and put together again: a subword that follows the one before it without a
+space begins with `##`, as in WordPiece (Schuster and Nakajima 2012). Knows no task.
 """
 
 from __future__ import annotations
@@ -18,132 +18,163 @@ from regard import files
 from regard.errors import ArgumentError
 from regard.statistics.observation import close_to
 
-GLUE = "##"
+CONTINUATION = "##"
 SPECIAL = ("<pad>", "<start>", "<end>", "<unknown>", "<mask>")
 PAD, START, END, UNKNOWN, MASK = range(len(SPECIAL))
 FORMAT, VERSION = "regard-vocabulary", 1
-_PIECE = re.compile(r"[^\W\d_]+|\d+|[^\w\s]|_")
+_SUBWORD = re.compile(r"[^\W\d_]+|\d+|[^\w\s]|_")
 
 
-def pieces(text: str, glued: bool = False) -> tuple[str, ...]:
-    """The words, numbers and signs of a text, in order.
+def tokenize(text: str, glued: bool = False) -> tuple[str, ...]:
+    """Split a text into words, numbers and single signs, in order.
 
     Args:
-        text: any text; `joined` gives it back with single, plain spaces.
-        glued: whether it follows another text without a space.
+        text: any text; `detokenize` gives it back with single, plain spaces.
+        glued: whether the text follows another one without a space between them.
+
+    Returns:
+        the subwords; those without a space before them begin with `##`.
+
+    >>> tokenize("3:45 PM.")
+    ('3', '##:', '##45', 'PM', '##.')
     """
-    found = []
-    for match in _PIECE.finditer(text):
+    subwords = []
+    for match in _SUBWORD.finditer(text):
         start = match.start()
-        together = glued if start == 0 else not text[start - 1].isspace()
-        found.append(GLUE * together + match[0])
-    return tuple(found)
+        if start == 0:
+            continues = glued
+        else:
+            continues = not text[start - 1].isspace()
+        subwords.append(CONTINUATION * continues + match[0])
+    return tuple(subwords)
 
 
-def joined(parts: Iterable[str]) -> str:
-    """The text of some pieces."""
-    return "".join(part[len(GLUE) :] if part.startswith(GLUE) else f" {part}" for part in parts).removeprefix(
-        " "
-    )
+def detokenize(subwords: Iterable[str]) -> str:
+    """The text of some subwords.
+
+    >>> detokenize(("3", "##:", "##45", "PM", "##."))
+    '3:45 PM.'
+    """
+    # A space before every subword; where that is followed by the mark of a continuation, both go.
+    spaced = "".join(f" {subword}" for subword in subwords)
+    return spaced.replace(f" {CONTINUATION}", "").removeprefix(" ")
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text in pieces, each with what it says.
+    """A text in subwords, each tagged with what it tells.
 
     Attributes:
-        pieces: as `pieces` makes them.
-        says: for each piece the names of what it tells, such as "day"; none for words without a meaning of their own.
+        subwords: as `tokenize` makes them.
+        tags: for each subword the names of what it tells, such as "day"; empty for words without a meaning of their
+            own.
     """
 
-    pieces: tuple[str, ...]
-    says: tuple[frozenset[str], ...]
+    subwords: tuple[str, ...]
+    tags: tuple[frozenset[str], ...]
 
     @classmethod
     def of(cls, segments: Iterable[tuple[str, Iterable[str]]]) -> Text:
-        """The text that segments make when they are written one after the other, each with what it says."""
-        found: list[str] = []
-        says: list[frozenset[str]] = []
+        """Join segments into one text; every subword of a segment gets all tags of the segment.
+
+        Args:
+            segments: (text, names of what it tells), in order; spaces between segments belong to their texts.
+
+        >>> text = Text.of([("March", ["month"]), (" ", []), ("3", ["day"])])
+        >>> str(text), [sorted(tags) for tags in text.tags]
+        ('March 3', [['month'], ['day']])
+        """
+        subwords: list[str] = []
+        tags: list[frozenset[str]] = []
         before = " "
         for text, names in segments:
-            own = pieces(text, glued=not before.isspace())
-            found += own
-            says += [frozenset(names)] * len(own)
+            added = tokenize(text, glued=not before.isspace())
+            subwords += added
+            tags += [frozenset(names)] * len(added)
+            # An empty segment changes nothing: what stood before it is then before the next one.
             before = text[-1:] or before
-        if found:
-            found[0] = found[0].removeprefix(GLUE)
-        return cls(tuple(found), tuple(says))
+        if subwords:
+            subwords[0] = subwords[0].removeprefix(CONTINUATION)
+        return cls(tuple(subwords), tuple(tags))
 
     def __str__(self) -> str:
-        return joined(self.pieces)
+        return detokenize(self.subwords)
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The pieces that a model knows, by number; the first are `SPECIAL`.
+    """The tokens that a model knows, each with its id; the first ids are those of `SPECIAL`.
 
     Attributes:
-        words: all but the special ones.
+        tokens: all but the special ones.
 
     Raises:
-        ArgumentError: a word that is there twice.
+        ArgumentError: a token that is there twice.
+
+    >>> vocabulary = Vocabulary(("a", "seven"))
+    >>> vocabulary.encode(["a", "seven"]), vocabulary.decode([5, 6, END, 5])
+    ([5, 6], 'a seven')
     """
 
-    words: tuple[str, ...]
+    tokens: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if len(self._numbers) != len(self):
-            double = next(word for i, word in enumerate(self.all) if self._numbers[word] != i)
-            raise ArgumentError(f"words must differ from each other and from {SPECIAL}, got {double!r} twice")
+        if len(self._ids) != len(self):
+            double = next(token for i, token in enumerate(self.all) if self._ids[token] != i)
+            raise ArgumentError(
+                f"tokens must differ from each other and from {SPECIAL}, got {double!r} twice"
+            )
 
     def __len__(self) -> int:
-        return len(SPECIAL) + len(self.words)
+        return len(SPECIAL) + len(self.tokens)
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every piece, by its number."""
-        return (*SPECIAL, *self.words)
+        """Every token, the special ones first, by its id."""
+        return (*SPECIAL, *self.tokens)
 
     @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {word: number for number, word in enumerate(self.all)}
+    def _ids(self) -> dict[str, int]:
+        return {token: i for i, token in enumerate(self.all)}
 
-    def encode(self, parts: Iterable[str], *, unknown: bool = False) -> list[int]:
-        """Numbers of pieces.
+    def encode(self, subwords: Iterable[str], *, unknown: bool = False) -> list[int]:
+        """The ids of subwords.
 
         Args:
-            parts: the pieces. unknown: take `<unknown>` for those that are not known, instead of raising.
+            subwords: the subwords. unknown: take `<unknown>` for those that are not known, instead of raising.
 
         Raises:
-            ArgumentError: a piece that is not known; says which ones are close.
+            ArgumentError: a subword that is not known; says which ones are close.
         """
-        numbers = []
-        for part in parts:
-            number = self._numbers.get(part, UNKNOWN if unknown else None)
-            if number is None:
-                raise ArgumentError(
-                    f"the text must be of known words, got {part.removeprefix(GLUE)!r}; {self._close(part)}"
-                )
-            numbers.append(number)
-        return numbers
+        ids = []
+        for subword in subwords:
+            if subword in self._ids:
+                ids.append(self._ids[subword])
+            elif unknown:
+                ids.append(UNKNOWN)
+            else:
+                word = subword.removeprefix(CONTINUATION)
+                raise ArgumentError(f"the text must be of known words, got {word!r}; {self._close(word)}")
+        return ids
 
-    def decode(self, numbers: Iterable[int]) -> str:
-        """The text of numbers, up to `<end>`, without the other special ones."""
-        found = []
-        for number in numbers:
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids, up to `<end>`, without the other special tokens."""
+        subwords = []
+        for number in ids:
             if number == END:
                 break
             if number >= len(SPECIAL):
-                found.append(self.all[number])
-        return joined(found)
+                subwords.append(self.all[number])
+        return detokenize(subwords)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the words as JSON.
+        """Write the tokens as JSON.
 
         Raises:
             ArgumentError: it cannot be written there.
         """
-        body = {"format": FORMAT, "version": VERSION, "words": self.words}
+        # The name in the file is older than the attribute's; files that were written with it are sealed.
+        body = {"format": FORMAT, "version": VERSION, "words": self.tokens}
         text = json.dumps(body, ensure_ascii=False, indent=0) + "\n"
         files.write(path, text, error=ArgumentError, what="vocabulary")
 
@@ -156,16 +187,19 @@ class Vocabulary:
         """
         try:
             body = json.loads(Path(path).read_text(encoding="utf-8"))
-            found = (body["format"], body["version"])
-            words = tuple(body["words"])
+            written_as = (body["format"], body["version"])
+            tokens = tuple(body["words"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ArgumentError(f"{path}: is no vocabulary that can be read: {error}") from error
-        if found != (FORMAT, VERSION) or not all(isinstance(word, str) for word in words):
+        if written_as != (FORMAT, VERSION) or not all(isinstance(token, str) for token in tokens):
             raise ArgumentError(f"{path}: is no vocabulary that this Regard reads")
-        return cls(words)
+        return cls(tokens)
 
-    def _close(self, part: str) -> str:
+    def _close(self, word: str) -> str:
+        """What to say of a word that is not known: the close ones that are, or how many there are."""
         # A word is known twice where it also follows others without a space.
-        known = dict.fromkeys(word.removeprefix(GLUE) for word in self.words)
-        near = close_to(part.removeprefix(GLUE), known)
-        return near if near.startswith("did") else f"{len(self.words):,} words are known"
+        known = dict.fromkeys(token.removeprefix(CONTINUATION) for token in self.tokens)
+        near = close_to(word, known)
+        if near.startswith("did"):
+            return near
+        return f"{len(self.tokens):,} words are known"

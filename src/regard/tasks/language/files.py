@@ -14,7 +14,7 @@ from pathlib import Path
 
 from regard.tasks.common.split import held_out
 
-ONE_IN = 20  # files that are held out
+ONE_IN = 20  # files for each one that is held out
 
 # Tests repeat themselves; encodings and pydoc_data are tables and manual pages; the rest is not its own.
 SKIPPED = {
@@ -33,9 +33,10 @@ class Source:
 
 
 def python_files(root: Path, skipped: Set[str]) -> list[Path]:
-    """The Python files below a folder, sorted, but those in folders of some names, which are not even opened."""
+    """The Python files below a folder, sorted, without those in folders whose names are in `skipped`."""
     found: list[Path] = []
     for folder, inner, names in os.walk(root):
+        # In place, as os.walk then does not go into the others: site-packages alone has tens of thousands of files.
         inner[:] = set(inner) - skipped
         found += [Path(folder) / name for name in names if name.endswith(".py")]
     return sorted(found)
@@ -52,6 +53,7 @@ def sources(root: Path) -> list[Source]:
         try:
             text = file.read_text(encoding="utf-8")
         except UnicodeDecodeError:
+            # Some old modules are written in another encoding.
             continue
         if text.strip() and text not in seen:
             seen.add(text)
@@ -60,11 +62,13 @@ def sources(root: Path) -> list[Source]:
 
 
 def is_held_out(path: str) -> bool:
-    """Whether the file at this path (below the library's root) is kept for measuring: one in twenty."""
+    """Whether the file at this path, below the library's root, is held out for measuring: one in twenty."""
     return held_out(path, ONE_IN)
 
 
 def standard_library() -> tuple[list[Source], list[Source]]:
     """The standard library of the running Python: (files to train on, held-out files)."""
     files = sources(Path(sysconfig.get_path("stdlib")))
-    return [f for f in files if not is_held_out(f.path)], [f for f in files if is_held_out(f.path)]
+    train = [file for file in files if not is_held_out(file.path)]
+    held = [file for file in files if is_held_out(file.path)]
+    return train, held

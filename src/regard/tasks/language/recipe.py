@@ -14,13 +14,13 @@ from torch.nn.functional import cross_entropy
 from regard.models import DecoderConfig, DecoderForCausalLM, EncoderConfig, EncoderForMaskedLM
 from regard.models.config import TransformerConfig
 from regard.tasks.common import metrics
-from regard.tasks.common.scores import batches, share
+from regard.tasks.common.batches import IGNORED
+from regard.tasks.common.scores import batches, mean_with_interval
 from regard.tasks.common.task import Card, Data, Task
 from regard.tasks.language import data as language
 from regard.tasks.language.data import FILE_ID, VOCABULARY, Rows
 from regard.tasks.language.files import Source, standard_library
 from regard.tasks.language.ngrams import baselines
-from regard.tasks.translate.pairs import IGNORED
 from regard.training.recipe import Recipe
 from regard.watch import watch
 
@@ -36,10 +36,12 @@ RECIPE = Recipe(
 )
 MASKED = replace(RECIPE, max_steps=2500)
 QUICK = Recipe(max_steps=60, batch_size=8, learning_rate=3e-3, adam_beta2=0.95, logging_steps=10)
-HELD = {False: 400, True: 24}  # held-out rows that are scored; by quick
-SPAN, SEQUENCES, SEED = 96, 16, 20_000  # random tokens, twice, for induction
-
-COPIES = 8  # for so many rows of text the decoder learns from one more, of random tokens over and over
+# Held-out rows that are scored, by `quick`.
+HELD = {False: 400, True: 24}
+# Rows of repeated random tokens that induction is measured on; far from the seeds of those that are learned from.
+SPAN, SEQUENCES, SEED = 96, 16, 20_000
+# Rows of text for each row of repeated random tokens that the decoder learns from.
+COPIES = 8
 
 SIZE = {"hidden_size": 160, "num_attention_heads": 5, "num_hidden_layers": 4, "intermediate_size": 480}
 KIND = {
@@ -52,23 +54,23 @@ KIND = {
 FILES = {"pad_token_id": FILE_ID, "bos_token_id": FILE_ID, "eos_token_id": FILE_ID}
 
 
-def decoder(words: int) -> DecoderForCausalLM:
+def decoder(vocab_size: int) -> DecoderForCausalLM:
     """Four layers of five heads, 160 wide."""
-    return DecoderForCausalLM(_sized(DecoderConfig, words))
+    return DecoderForCausalLM(_sized(DecoderConfig, vocab_size))
 
 
-def encoder(words: int) -> EncoderForMaskedLM:
+def encoder(vocab_size: int) -> EncoderForMaskedLM:
     """The same, looking both ways, with one more token: that of hidden ones."""
-    return EncoderForMaskedLM(_sized(EncoderConfig, words + 1))
+    return EncoderForMaskedLM(_sized(EncoderConfig, vocab_size + 1))
 
 
-def _sized(kind: type[TransformerConfig], words: int) -> Any:
-    return kind(vocab_size=words, **SIZE, **KIND, **FILES)
+def _sized(kind: type[TransformerConfig], vocab_size: int) -> Any:
+    return kind(vocab_size=vocab_size, **SIZE, **KIND, **FILES)
 
 
 @lru_cache
 def files() -> tuple[list[Source], list[Source]]:
-    """The standard library: to train on, and held out."""
+    """The files of the standard library: those to train on, and held-out ones."""
     return standard_library()
 
 
@@ -78,30 +80,31 @@ def tokenizer() -> Any:
     return language.train_tokenizer(files()[0])
 
 
-def data(quick: bool, words: Any) -> Data:
-    """Rows of source text; of the held-out ones, so many are scored, spread over all."""
-    return _data(quick, words, COPIES)
+def data(quick: bool, known: Any) -> Data:
+    """Rows of source text for the decoder; those held out are spread over all files.
+
+    Args:
+        quick: score fewer of the held-out ones. known: the tokenizer of a saved model; None: train one.
+    """
+    known = known or tokenizer()
+    train, held = files()
+
+    def lessons() -> Rows:
+        rows = _rows(known, train)
+        return Rows(rows, len(rows) // COPIES)
+
+    return Data(lessons, Rows(_spread(_rows(known, held), HELD[quick])), _stack, known)
 
 
-def hidden(quick: bool, words: Any) -> Data:
-    """The same, for an encoder: what is hidden of the held-out rows is always the same."""
-    rows = _data(quick, words, 0)
-    return Data(rows.train, rows.held, language.hide, rows.words)
-
-
-def _data(quick: bool, words: Any, copies: int) -> Data:
-    known = words or tokenizer()
-
-    def train() -> Rows:
-        rows = _rows(known, 0)
-        return Rows(rows, len(rows) // copies if copies else 0)
-
-    return Data(train, Rows(_spread(_rows(known, 1), HELD[quick])), _stack, known)
+def hidden(quick: bool, known: Any) -> Data:
+    """The same for the encoder: without repeated tokens, and with some tokens hidden in every batch."""
+    rows = data(quick, known)
+    return Data(lambda: Rows(_rows(rows.tokenizer, files()[0])), rows.held_out, language.hide, rows.tokenizer)
 
 
 @torch.no_grad()
 def predicted(model: Any, data: Data) -> Card:
-    """Nats per token beside n-grams, and the induction score of every head."""
+    """Nats per token, those of n-grams on the same rows, and the induction score of every head."""
     losses = []
     for _, batch in batches(data, 8):
         logits = model(input_ids=batch["input_ids"]).logits[:, :-1]
@@ -111,27 +114,24 @@ def predicted(model: Any, data: Data) -> Card:
     with watch(model, statistics=("entropy",), keep="vectors") as record:
         model(input_ids=ids)
     scores = {call.layer: metrics.induction(call, SPAN) for call in record}
-    best = max(scores, key=lambda layer: float(scores[layer].max()))
+    layer = max(scores, key=lambda name: float(scores[name].max()))
+    head = int(scores[layer].argmax())
+    best = {"layer": layer, "head": head, "score": round(float(scores[layer][head]), 4)}
+    heads = {name: [round(x, 4) for x in row.tolist()] for name, row in scores.items()}
     return {
-        "nats_per_token": share(torch.cat(losses).numpy()),
-        "baselines": _below(data),
-        "induction": {
-            "best": {
-                "layer": best,
-                "head": int(scores[best].argmax()),
-                "score": round(float(scores[best].max()), 4),
-            },
-            "heads": {layer: [round(x, 4) for x in row.tolist()] for layer, row in scores.items()},
-        },
+        "nats_per_token": mean_with_interval(torch.cat(losses).numpy()),
+        "baselines": _baselines(data),
+        "induction": {"best": best, "heads": heads},
     }
 
 
 @torch.no_grad()
 def filled_in(model: Any, data: Data) -> Card:
-    """Nats per hidden token, and how often the likeliest one is right."""
+    """Nats per hidden token, and how often the likeliest token is the hidden one."""
     losses, right = [], []
+    # `hide` draws from torch's random state: with one seed, the same tokens are hidden from every model.
     with torch.random.fork_rng([]):
-        torch.manual_seed(SEED)  # of what is hidden
+        torch.manual_seed(SEED)
         for _, batch in batches(data, 8):
             logits, labels = model(input_ids=batch["input_ids"]).logits, batch["labels"]
             asked = labels != IGNORED
@@ -139,24 +139,26 @@ def filled_in(model: Any, data: Data) -> Card:
             losses.append(rows.sum(1) / asked.sum(1))
             right.append(((logits.argmax(-1) == labels) & asked).sum(1) / asked.sum(1))
     return {
-        "nats_per_hidden_token": share(torch.cat(losses).numpy()),
-        "right": share(torch.cat(right).double().numpy()),
-        "baselines": _below(data),
+        "nats_per_hidden_token": mean_with_interval(torch.cat(losses).numpy()),
+        "right": mean_with_interval(torch.cat(right).double().numpy()),
+        "baselines": _baselines(data),
     }
 
 
-def _below(data: Data) -> Card:
-    """What a model must get below, on the same rows."""
+def _baselines(data: Data) -> Card:
+    """Losses that a model must get below, on the same rows."""
+    # Without the first token, which `rows` has put before each row.
     stream = data.train().rows[:, 1:].flatten()
-    found = baselines(stream, data.held.rows, VOCABULARY)
-    return {name: round(value, 4) for name, value in found.items()}
+    losses = baselines(stream, data.held_out.rows, VOCABULARY)
+    return {name: round(loss, 4) for name, loss in losses.items()}
 
 
-def _rows(words: Any, side: int) -> Tensor:
-    return language.rows(language.stream(words, files()[side]), context=CONTEXT)
+def _rows(tokenizer: Any, sources: list[Source]) -> Tensor:
+    return language.rows(language.stream(tokenizer, sources), context=CONTEXT)
 
 
 def _spread(rows: Tensor, count: int) -> Tensor:
+    """At most `count` of the rows, at equal distances."""
     return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(int)]
 
 

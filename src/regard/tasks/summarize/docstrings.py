@@ -20,10 +20,12 @@ from regard.tasks.language.files import python_files
 
 SITE = ("site-packages", "dist-packages")
 SKIPPED = {*SITE, "test", "tests", "testing", "__pycache__", "_vendor", "lib-dynload"}
-FEWEST, MOST = 2, 30  # sentences below a summary, so that there is something to choose from
+# Sentences below a summary, at least and at most: with a single one there is nothing to choose from.
+FEWEST, MOST = 2, 30
 WORDS = (4, 60)  # in a sentence
 SUMMARY = (4, 25)  # words in a summary
-PER_PACKAGE = 1500  # documents, so that no package is most of the data
+# Documents, at most, so that no package is most of the data.
+PER_PACKAGE = 1500
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _MARKUP = re.compile(r":[\w:]+:`~?([^`<]+?)(?: <[^`]*>)?`|`{1,2}([^`]*)`{1,2}|\*\*?([^*\s][^*]*)\*\*?")
@@ -51,59 +53,82 @@ class Document:
 
 
 def packages(roots: Iterable[Path] | None = None) -> dict[str, list[Path]]:
-    """The packages of some folders, by name, each with its source files.
+    """The packages in some folders: name → source files, sorted by name.
+
+    A module that lies in a folder itself, as many of the standard library do, is a package of its own.
 
     Args:
         roots: the folders; None: the standard library's and those of what is installed. Of a package that is in two of
-            them, that of the first counts. A module of the standard library is a package of its own.
+            them, that in the first counts.
     """
-    found: dict[str, list[Path]] = {}
-    for root in _roots() if roots is None else roots:
+    if roots is None:
+        roots = _roots()
+    every: dict[str, list[Path]] = {}
+    for root in roots:
         here: dict[str, list[Path]] = {}
         for file in python_files(root, SKIPPED):
             here.setdefault(file.relative_to(root).parts[0].removesuffix(".py"), []).append(file)
-        found = here | found
-    return dict(sorted(found.items()))
+        # Those of earlier folders last, as of two values for a name the second stays.
+        every = here | every
+    return dict(sorted(every.items()))
 
 
 def documents(package: str, files: Iterable[Path]) -> list[Document]:
     """The docstrings of a package's files that have a summary and enough prose, each text once.
 
-    At most `PER_PACKAGE`, from files in an order that has nothing to do with their names.
+    Args:
+        package: its name. files: its source files; those that Python cannot parse are skipped.
+
+    Returns:
+        at most `PER_PACKAGE`, from files in an order that has nothing to do with their names.
     """
-    found: dict[tuple[str, tuple[str, ...]], Document] = {}
-    for file in sorted(files, key=_scattered):
+    by_text: dict[tuple[str, tuple[str, ...]], Document] = {}
+    # By a hash of the path: a large package is not represented by the modules whose names begin with "a".
+    for file in sorted(files, key=_path_hash):
         for document in _of_file(package, file):
-            found.setdefault((document.summary, document.sentences), document)
-        if len(found) >= PER_PACKAGE:
+            by_text.setdefault((document.summary, document.sentences), document)
+        if len(by_text) >= PER_PACKAGE:
             break
-    return list(found.values())[:PER_PACKAGE]
+    return list(by_text.values())[:PER_PACKAGE]
 
 
 def parse(package: str, name: str, text: str) -> Document | None:
-    """The document that a docstring is; None where it is none: no summary line, or too little prose below it."""
+    """Read a docstring as a document; None where it has no summary line, or too little prose below it.
+
+    Args:
+        package: that it is from. name: of what it is about. text: the docstring, as it is in the source.
+
+    >>> text = "Read a file that is open.\\n\\n    The file is read to its end. It is not closed after that.\\n"
+    >>> parse("io", "read", text).sentences
+    ('The file is read to its end.', 'It is not closed after that.')
+    """
     paragraphs = re.split(r"\n\s*\n", _without_marks(inspect.cleandoc(text)))
     summary = paragraphs[0].strip()
     if "\n" in summary or not _between(SUMMARY, summary) or _NO_PROSE.search(summary):
         return None
     sentences: list[str] = []
     for paragraph in paragraphs[1:]:
+        # What comes after the first heading (arguments, returns, examples) is no prose about the whole.
         if _HEADING.match(paragraph.split("\n", 1)[0].strip()):
             break
         if paragraph.startswith(" ") or _NO_PROSE.search(paragraph):
             continue
         sentences += _SENTENCE.split(" ".join(paragraph.split()))
-    kept = tuple(dict.fromkeys(s for s in sentences if _between(WORDS, s) and s != summary))
-    return Document(package, name, summary, kept[:MOST]) if len(kept) >= FEWEST else None
+    prose = tuple(dict.fromkeys(s for s in sentences if _between(WORDS, s) and s != summary))
+    if len(prose) < FEWEST:
+        return None
+    return Document(package, name, summary, prose[:MOST])
 
 
 def _of_file(package: str, file: Path) -> Iterator[Document]:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes in other people's files
+            # Of invalid escapes in other people's files.
+            warnings.simplefilter("ignore")
             tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return  # no file of this Python: there are others
+        # Templates and sources of other versions of Python lie in packages too.
+        return
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node, clean=False)
@@ -117,7 +142,8 @@ def _roots() -> list[Path]:
     return list(dict.fromkeys([Path(sysconfig.get_path("stdlib")), *filter(Path.is_dir, sites)]))
 
 
-def _scattered(file: Path) -> str:
+def _path_hash(file: Path) -> str:
+    # The last three parts only: where a package is installed must not matter.
     return hashlib.sha256("/".join(file.parts[-3:]).encode()).hexdigest()
 
 

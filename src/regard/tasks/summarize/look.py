@@ -14,7 +14,7 @@ from regard.errors import ArgumentError, require
 from regard.record import Record
 from regard.tasks.common import metrics, pretrained
 from regard.tasks.common.result import MAP, Result
-from regard.tasks.common.tokenizer import END, GLUE, UNKNOWN, Vocabulary, joined, pieces
+from regard.tasks.common.tokenizer import CONTINUATION, END, UNKNOWN, Vocabulary, detokenize, tokenize
 from regard.tasks.summarize import data as summarize
 from regard.tasks.summarize.docstrings import Document
 from regard.watch import watch
@@ -55,25 +55,25 @@ def look(text: str | None, *, model: str | None = None) -> Result:
             "a sentence ends with . or ! or ?, or with an empty line"
         )
     model = model or MODEL
-    network, words = pretrained.load("summarize", model)
+    network, vocabulary = pretrained.load("summarize", model)
     left = list(range(len(every)))
     while len(parts := list(_parts([every[i] for i in left]))) > 1:
-        left = [left[place] for place in _winners(network, words, [every[i] for i in left], parts)]
+        left = [left[i] for i in _winners(network, vocabulary, [every[i] for i in left], parts)]
     notes: tuple[str, ...] = ()
     if len(left) < len(every):
         notes = (
             f"The text has {len(every):,} sentences, too many to read at once: it was read in parts, and the best "
             f"{len(left)} of them together at the end.",
         )
-    result = _result([every[i] for i in left], left, network, words, notes)
+    result = _result([every[i] for i in left], left, network, vocabulary, notes)
     result.record.info |= {"model": f"summarize, {model}", "text": " ".join(every)[:2000]}
     return result
 
 
 def sentences(text: str) -> list[str]:
     """The sentences of a text, each in one line; headings, and what has no letter, are left out."""
-    found = (" ".join(part.split()) for part in _END.split(_without_headings(text)))
-    return [part for part in found if any(letter.isalpha() for letter in part)]
+    parts = (" ".join(part.split()) for part in _END.split(_without_headings(text)))
+    return [part for part in parts if any(letter.isalpha() for letter in part)]
 
 
 def _without_headings(text: str) -> str:
@@ -83,7 +83,7 @@ def _without_headings(text: str) -> str:
     alone with text behind it, or above a line that begins with a capital letter.
     """
     lines = text.splitlines()
-    kept = []
+    without: list[str] = []
     for number, line in enumerate(lines):
         before, after = lines[number - 1] if number else "", "".join(lines[number + 1 : number + 2])
         heads = not before.strip() and _TITLE.fullmatch(line) is not None and len(line.split()) <= HEADING
@@ -94,78 +94,78 @@ def _without_headings(text: str) -> str:
             or _RULE.fullmatch(line)
             or (heads and (alone or above or _RULE.fullmatch(after)))
         ):
-            kept.append("")
+            without.append("")
         else:
-            kept.append(line)
-    return "\n".join(kept)
+            without.append(line)
+    return "\n".join(without)
 
 
 def _read(text: str) -> tuple[str, ...]:
-    """The pieces of a sentence that are read: so many that two sentences and their ends can be read together."""
-    return pieces(text.lower())[: summarize.LONGEST // 2 - 1]
+    """The subwords of a sentence that are read: so many that two sentences and their ends can be read together."""
+    return tokenize(text.lower())[: summarize.LONGEST // 2 - 1]
 
 
-def _rows(texts: Sequence[str], words: Vocabulary) -> tuple[dict[str, Tensor], Tensor]:
+def _rows(texts: Sequence[str], vocabulary: Vocabulary) -> tuple[dict[str, Tensor], Tensor]:
     """A text as the task's data have it, each `(tokens,)`, and the sentence of each token."""
-    document = Document("", "", "", tuple(joined(_read(text)) for text in texts))
-    rows = summarize.Documents([document], words)
+    document = Document("", "", "", tuple(detokenize(_read(text)) for text in texts))
+    rows = summarize.Documents([document], vocabulary)
     return {name: values for name, values in rows[0].items() if name != "labels"}, rows.sentences(0)
 
 
 def _parts(texts: Sequence[str]) -> Iterator[range]:
     """Neighbors that are read together: two at least, so that each round leaves fewer."""
     begin, tokens = 0, 0
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         count = len(_read(text)) + 1
         if tokens + count > summarize.LONGEST:
-            yield range(begin, place)
-            begin, tokens = place, 0
+            yield range(begin, index)
+            begin, tokens = index, 0
         tokens += count
     yield range(begin, len(texts))
 
 
 @torch.no_grad()
-def _winners(network: Any, words: Vocabulary, texts: Sequence[str], parts: Sequence[range]) -> list[int]:
-    """The best sentence of each part, by its place among all."""
-    found: list[int] = []
+def _winners(network: Any, vocabulary: Vocabulary, texts: Sequence[str], parts: Sequence[range]) -> list[int]:
+    """The best sentence of each part, by its index among all."""
+    winners: list[int] = []
     for first in range(0, len(parts), BATCH):
         here = parts[first : first + BATCH]
-        rows, of = zip(*(_rows([texts[i] for i in part], words) for part in here), strict=True)
+        rows, sentences_of = zip(*(_rows([texts[i] for i in part], vocabulary) for part in here), strict=True)
         with watch(network, layers="pointer", statistics=("argmax",)) as record:
             network(**summarize.collate(rows))
         strongest = record["pointer"].argmax
         assert strongest is not None, "it was asked for"
         keys = strongest[:, 0, 0].tolist()
-        found += [part[int(each[key])] for part, each, key in zip(here, of, keys, strict=True)]
-    return found
+        winners += [part[int(of[key])] for part, of, key in zip(here, sentences_of, keys, strict=True)]
+    return winners
 
 
 def _result(
-    texts: Sequence[str], places: Sequence[int], network: Any, words: Vocabulary, notes: tuple[str, ...]
+    texts: Sequence[str], numbers: Sequence[int], network: Any, vocabulary: Vocabulary, notes: tuple[str, ...]
 ) -> Result:
-    row, of = _rows(texts, words)
+    row, sentence_of = _rows(texts, vocabulary)
     with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
         network(**summarize.collate([row]))
     ids = row["input_ids"]
-    tokens = [words.all[number] for number in ids.tolist()]
+    tokens = [vocabulary.all[number] for number in ids.tolist()]
     record.tokens, record.source_tokens = [tokens], [tokens]
-    share = metrics.masses(record["pointer"].weights(0)[0], of, len(texts))
-    best = int(share.argmax())
-    if why := _why(record, of, ids, tokens, best):
+    weights = metrics.sentence_weights(record["pointer"].weights(0)[0], sentence_of, len(texts))
+    best = int(weights.argmax())
+    if why := _why(record, sentence_of, ids, tokens, best):
         notes += (f"What spoke for it, by the rollout from its end: {', '.join(why)}.",)
     unknown = float((ids[ids != END] == UNKNOWN).float().mean())
     if unknown > STRANGE:
         notes += (
             f"{unknown:.0%} of the words are unknown to the model, which has read English docstrings only.",
         )
-    strongest = set(share.argsort(descending=True)[:SHOWN].tolist())
+    strongest = set(weights.argsort(descending=True)[:SHOWN].tolist())
     lines = tuple(
-        ("▶" if i == best else "", str(place), text, f"{share[i]:.2f}")
-        for i, (place, text) in enumerate(zip(places, texts, strict=True))
+        ("▶" * (i == best), str(number), text, f"{weights[i]:.2f}")
+        for i, (number, text) in enumerate(zip(numbers, texts, strict=True))
         if i in strongest
     )
     under = "What the last query looked at: the weight of each sentence's end."
-    figure = draw.passage(texts, share.numpy(), title=texts[best], note=under)
+    figure = draw.passage(texts, weights.numpy(), title=texts[best], note=under)
     return Result(
         texts[best],
         ("", "number", "sentence", "weight"),
@@ -176,16 +176,16 @@ def _result(
     )
 
 
-def _why(record: Record, of: Tensor, ids: Tensor, tokens: Sequence[str], best: int) -> list[str]:
+def _why(record: Record, sentence_of: Tensor, ids: Tensor, tokens: Sequence[str], best: int) -> list[str]:
     """The words that the chosen sentence's end comes from most, in the order of the text."""
-    end = int(((of == best) & (ids == END)).nonzero()[-1])
+    end = int(((sentence_of == best) & (ids == END)).nonzero()[-1])
     flow = metrics.rollout(record)[end].clone()
-    names = [token.removeprefix(GLUE) for token in tokens]
+    names = [token.removeprefix(CONTINUATION) for token in tokens]
     dull = require("sklearn.feature_extraction.text", extra="tasks").ENGLISH_STOP_WORDS
     # Signs, numbers, special tokens, and words like "the", which say nothing to a reader.
     flow[torch.tensor([not name.isalpha() or name in dull for name in names])] = 0
     chosen: dict[str, int] = {}
-    for place in flow.argsort(descending=True).tolist():
-        if len(chosen) < WORDS and flow[place] > 0:
-            chosen.setdefault(names[place], place)
+    for key in flow.argsort(descending=True).tolist():
+        if len(chosen) < WORDS and flow[key] > 0:
+            chosen.setdefault(names[key], key)
     return [repr(name) for name in sorted(chosen, key=chosen.__getitem__)]

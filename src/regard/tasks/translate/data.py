@@ -1,6 +1,6 @@
 """The data of `translate`: dates, times and numbers in English, and the same in French and in German.
 
-Knows which dates, times and numbers are held out, and how pairs are drawn. What the words tell is `fields`'.
+Knows which dates, times and numbers are held out, and how pairs are drawn. Texts and their tags are `dates`'.
 """
 
 from __future__ import annotations
@@ -17,27 +17,33 @@ from regard.tasks.translate.pairs import Pair, Pairs
 
 LANGUAGES = ("fr", "de")
 ENGLISH = ("en", "en_GB")  # March 3, 2022 and 3 March 2022
-TAGS = {language: f"<{language}>" for language in LANGUAGES}
-FIRST, DAYS = datetime(1900, 1, 1), 73049  # two hundred years
+LANGUAGE_TOKENS = {language: f"<{language}>" for language in LANGUAGES}
+# Two hundred years.
+FIRST, DAYS = datetime(1900, 1, 1), 73049
 SECONDS = 24 * 60 * 60
 KINDS = {"date": 0.4, "time": 0.15, "both": 0.2, "number": 0.25}
 
 
 def pairs(count: int, *, held: bool = False, seed: int = 0) -> list[Pair]:
-    """Pairs at random: a date, a time, both, or a number in words, from one English into one language.
+    """Random pairs: a date, a time, both, or a number in words, from English into French or German.
 
     Args:
         count: how many.
         held: of dates, times and numbers that are held out; all three are those of no pair to train on.
-        seed: what is drawn; training and held-out pairs of one seed are drawn apart.
+        seed: of what is drawn; training and held-out pairs of one seed are drawn apart.
+
+    >>> for pair in pairs(2, seed=2):
+    ...     print(pair.language_token, pair.source, "→", pair.target)
+    <fr> Friday, September 29, 2062 → vendredi 29 septembre 2062
+    <fr> 8 Nov 2019 → 8 nov. 2019
     """
-    draw = np.random.default_rng((seed, held))
-    kinds = draw.choice(list(KINDS), count, p=list(KINDS.values()))
-    return [_pair(str(kind), draw, held) for kind in kinds]
+    generator = np.random.default_rng((seed, held))
+    kinds = generator.choice(list(KINDS), count, p=list(KINDS.values()))
+    return [_pair(str(kind), generator, held) for kind in kinds]
 
 
 def data(count: int, *, held: bool = False, seed: int = 0) -> Pairs:
-    """`pairs` as examples of the task's vocabulary."""
+    """`pairs` as examples: dicts of `input_ids` and `labels`, in ids of the task's vocabulary."""
     return Pairs(pairs(count, held=held, seed=seed), vocabulary())
 
 
@@ -58,7 +64,7 @@ def numbers(held: bool) -> tuple[int, ...]:
 
 @lru_cache
 def vocabulary() -> Vocabulary:
-    """Every piece that a date, a time or a number can have in any of the languages."""
+    """Every subword that a date, a time or a number can have in any of the languages, and the language tokens."""
     locales = (*ENGLISH, *LANGUAGES)
     # Steps without a common divisor with anything in a calendar or on a clock meet every day, name, hour and minute.
     whens = [FIRST + timedelta(days=step * 61, seconds=step * 3661) for step in range(DAYS // 61 + 1)]
@@ -68,6 +74,7 @@ def vocabulary() -> Vocabulary:
         for locale in locales
         for style in fields.STYLES
     ]
+    # Numbers are said in parts: those below 100, hundreds, thousands; steps of 97 show how parts are joined.
     values = (
         *range(100),
         *range(100, 1000, 100),
@@ -75,31 +82,43 @@ def vocabulary() -> Vocabulary:
         *range(1, fields.MOST, 97),
     )
     texts += [fields.number(value, language) for value in values for language in ("en", *LANGUAGES)]
-    return Vocabulary((*TAGS.values(), *sorted({piece for text in texts for piece in text.pieces})))
+    subwords = {subword for text in texts for subword in text.subwords}
+    # Sorted, as a set has another order in every process, and an id must mean the same in a model that was saved.
+    return Vocabulary((*LANGUAGE_TOKENS.values(), *sorted(subwords)))
 
 
 @lru_cache
 def _split(kind: str, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The values below `count` to train on, and those that are held out."""
-    sides: tuple[list[int], list[int]] = ([], [])
+    train: list[int] = []
+    held: list[int] = []
     for value in range(count):
-        sides[held_out(f"{kind} {value}")].append(value)
-    return tuple(sides[0]), tuple(sides[1])
+        if held_out(f"{kind} {value}"):
+            held.append(value)
+        else:
+            train.append(value)
+    return tuple(train), tuple(held)
 
 
-def _pair(kind: str, draw: np.random.Generator, held: bool) -> Pair:
-    language = LANGUAGES[draw.integers(len(LANGUAGES))]
+def _pair(kind: str, generator: np.random.Generator, held: bool) -> Pair:
+    # The order of these draws is part of the data: another order makes other pairs of the same seed.
+    language = LANGUAGES[generator.integers(len(LANGUAGES))]
     if kind == "number":
-        value = _one(draw, numbers(held))
-        return Pair(TAGS[language], fields.number(value, "en"), fields.number(value, language))
-    day = _one(draw, dates(held)) if kind != "time" else 0
-    second = _one(draw, times(held)) if kind != "date" else 0
-    when = FIRST + timedelta(days=day, seconds=second)
-    english, style = ENGLISH[draw.integers(len(ENGLISH))], fields.STYLES[draw.integers(len(fields.STYLES))]
-    shown = {"date": kind != "time", "time": kind != "date"}
-    source, target = (fields.moment(when, locale, style, **shown) for locale in (english, language))
-    return Pair(TAGS[language], source, target)
+        value = _choice(generator, numbers(held))
+        return Pair(LANGUAGE_TOKENS[language], fields.number(value, "en"), fields.number(value, language))
+    has_date, has_time = kind != "time", kind != "date"
+    when = FIRST
+    if has_date:
+        when += timedelta(days=_choice(generator, dates(held)))
+    if has_time:
+        when += timedelta(seconds=_choice(generator, times(held)))
+    english = ENGLISH[generator.integers(len(ENGLISH))]
+    style = fields.STYLES[generator.integers(len(fields.STYLES))]
+    source = fields.moment(when, english, style, date=has_date, time=has_time)
+    target = fields.moment(when, language, style, date=has_date, time=has_time)
+    return Pair(LANGUAGE_TOKENS[language], source, target)
 
 
-def _one(draw: np.random.Generator, values: tuple[int, ...]) -> int:
-    return values[draw.integers(len(values))]
+def _choice(generator: np.random.Generator, values: tuple[int, ...]) -> int:
+    # numpy's own choice would make an array of the values at every call.
+    return values[generator.integers(len(values))]

@@ -17,9 +17,17 @@ from regard.tasks.common.tokenizer import Text
 
 STYLES = ("full", "long", "medium")
 MEANINGS = {
-    "E": "weekday", "d": "day", "M": "month", "y": "year", "h": "hour", "H": "hour", "m": "minute", "s": "second",
-    "a": "half", "z": "zone",
-}  # fmt: skip
+    "E": "weekday",
+    "d": "day",
+    "M": "month",
+    "y": "year",
+    "h": "hour",
+    "H": "hour",
+    "m": "minute",
+    "s": "second",
+    "a": "half",
+    "z": "zone",
+}
 BOTH = {"H": ("hour", "half")}  # 15 says what 3 and PM say
 SCALES = {
     **dict.fromkeys(("hundred", "cent", "cents", "hundert"), "hundred"),
@@ -91,16 +99,19 @@ def number(value: int, language: str) -> Text:
     assert 0 <= value <= MOST, f"number words are known up to {MOST}, got {value}"
     text = require("num2words", extra="tasks").num2words(value, lang=language)
     words, values = _number_words(language)
-    found = words.split(text)  # what is between words, and words, in turn
+    # What is between words, and words, in turn.
+    parts = words.split(text)
     segments: list[Segment] = []
-    for place, part in enumerate(found):
-        after = "".join(found[place + 1 : place + 3])  # what is between, and the next word
-        if place % 2 == 0:
+    for index, part in enumerate(parts):
+        # What is between, and the next word.
+        after = "".join(parts[index + 1 : index + 3])
+        if index % 2 == 0:
             segments.append((part, ()))
         elif part in SCALES:
             segments.append((part, (SCALES[part],)))
         elif part == "quatre" and after.startswith("-vingt"):
-            segments.append((part, ("tens",)))  # four twenties
+            # "quatre-vingts", four twenties, are eighty.
+            segments.append((part, ("tens",)))
         else:
             segments.append((part, _digits(values[part], after.strip())))
     return Text.of(segments)
@@ -112,7 +123,9 @@ def _digits(value: int, follows: str) -> tuple[str, ...]:
         return (f"{SCALES[follows]}s",)
     if value < 10:
         return ("ones",)
-    return ("tens",) if value % 10 == 0 else ("tens", "ones")
+    if value % 10 == 0:
+        return ("tens",)
+    return ("tens", "ones")
 
 
 @lru_cache

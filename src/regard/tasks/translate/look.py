@@ -7,7 +7,7 @@ from regard.errors import ArgumentError
 from regard.tasks.bottleneck import look as bottleneck
 from regard.tasks.common.catalogue import tasks
 from regard.tasks.common.result import SURE, Result, table
-from regard.tasks.common.tokenizer import GLUE
+from regard.tasks.common.tokenizer import CONTINUATION
 from regard.tasks.translate import data as translate
 from regard.tasks.translate.read_text import TEXTS, Source, best_head, run
 
@@ -32,11 +32,11 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
     if not chosen.attends:
         return bottleneck.contrast(text, chosen.model, MODELS[task], into)
     source = Source.of(task, TEXTS[task] if text is None else text, into)
-    written, words = run(source, chosen.model)
-    said, right = words.decode(written.ids), source.right(written, words)
+    written, vocabulary = run(source, chosen.model)
+    said, right = vocabulary.decode(written.ids), source.right(written, vocabulary)
     call, head = best_head(task, chosen.model, written)
-    weights, (read,) = call.weights(head), written.record.source_tokens or [[]]
-    keys = [piece.removeprefix(GLUE) for piece in read]
+    weights, (subwords,) = call.weights(head), written.record.source_tokens or [[]]
+    keys = [subword.removeprefix(CONTINUATION) for subword in subwords]
     truth = None if right is None else right.alignment
     lines, known = table(written.words, weights, keys, truth)
     notes = (*written.doubts(SURE[task]), *source.notes(right))

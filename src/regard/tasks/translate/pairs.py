@@ -1,22 +1,18 @@
-"""Pairs of a text and what it becomes, as examples for a model that reads one and writes the other.
+"""Pairs of a text and its translation, as examples for a model that reads one and writes the other.
 
-Knows pieces, their numbers and which target piece says what which source piece says; knows no task.
+Knows subwords, their ids, and which target subword is aligned with which source subword; knows no task.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import Dataset
 
-from regard.tasks.common.tokenizer import END, PAD, Text, Vocabulary
-
-IGNORED = -100  # a label that no loss looks at
+from regard.tasks.common.tokenizer import END, Text, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -24,27 +20,39 @@ class Pair:
     """A text in two languages.
 
     Attributes:
-        tag: the piece that says what is wanted, first in the source; it says nothing of the text.
+        language_token: the token that says which language is wanted, first in the source, such as "<fr>".
         source: what is read. target: what is to be written.
     """
 
-    tag: str
+    language_token: str
     source: Text
     target: Text
 
     @property
     def alignment(self) -> Tensor:
-        """`(target pieces + 1, source pieces + 2)`: which source piece says something that a target piece says.
+        """Which source token each target token follows from: bool `(target subwords + 1, source subwords + 2)`.
 
-        The source is counted with its tag and its end, the target with its end, as in `input_ids` and `labels`: row t
-        is the decoder's query that writes piece t. A row without any is a word without a partner.
+        A subword of the target is aligned with every subword of the source that has a tag in common with it. The
+        source is counted with its language token and its end, the target with its end, as in `input_ids` and
+        `labels`: row t is the decoder's query that writes token t. A row without any is a word without a partner.
+
+        >>> source = Text.of([("March", ["month"]), (" ", []), ("3", ["day"])])
+        >>> target = Text.of([("3", ["day"]), (" ", []), ("mars", ["month"])])
+        >>> Pair("<fr>", source, target).alignment.int()
+        tensor([[0, 0, 1, 0],
+                [0, 1, 0, 0],
+                [0, 0, 0, 0]], dtype=torch.int32)
         """
-        rows = [[False, *(bool(t & s) for s in self.source.says), False] for t in self.target.says]
-        return torch.tensor([*rows, [False] * (len(self.source.says) + 2)])
+        rows = [
+            [False, *(bool(target & source) for source in self.source.tags), False]
+            for target in self.target.tags
+        ]
+        no_partner = [False] * (len(self.source.tags) + 2)
+        return torch.tensor([*rows, no_partner])
 
 
 class Pairs(Dataset):
-    """Pairs as dicts of `input_ids` (tag, pieces, end) and `labels` (pieces, end), each `(tokens,)`.
+    """Pairs as dicts of `input_ids` (language token, subwords, end) and `labels` (subwords, end), each `(tokens,)`.
 
     Args:
         pairs: the pairs. vocabulary: of both sides.
@@ -56,33 +64,9 @@ class Pairs(Dataset):
     def __len__(self) -> int:
         return len(self.pairs)
 
-    def __getitem__(self, place: int) -> dict[str, Tensor]:
-        pair, numbers = self.pairs[place], self.vocabulary.encode
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        pair, encode = self.pairs[index], self.vocabulary.encode
         return {
-            "input_ids": torch.tensor([*numbers((pair.tag, *pair.source.pieces)), END]),
-            "labels": torch.tensor([*numbers(pair.target.pieces), END]),
+            "input_ids": torch.tensor([*encode((pair.language_token, *pair.source.subwords)), END]),
+            "labels": torch.tensor([*encode(pair.target.subwords), END]),
         }
-
-
-def collate(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-    """One batch of examples: `input_ids` padded on the right, `attention_mask`, `labels` with −100 where padded.
-
-    Args:
-        examples: dicts of `input_ids` and `labels`, each `(tokens,)`.
-
-    Returns:
-        each `(batch, tokens)`.
-    """
-    sources = [example["input_ids"] for example in examples]
-    ids = padded(sources, PAD)
-    lengths = torch.tensor([len(source) for source in sources])
-    return {
-        "input_ids": ids,
-        "attention_mask": (torch.arange(ids.shape[1]) < lengths[:, None]).long(),
-        "labels": padded([example["labels"] for example in examples], IGNORED),
-    }
-
-
-def padded(rows: Sequence[Tensor], value: int) -> Tensor:
-    """Rows `(tokens,)` of any lengths as one tensor `(batch, most tokens)`, filled up on the right."""
-    return pad_sequence(list(rows), batch_first=True, padding_value=value)

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import product
 
 from regard.tasks.bottleneck import data as bottleneck
-from regard.tasks.common.tokenizer import GLUE, Text, pieces
+from regard.tasks.common.tokenizer import CONTINUATION, Text, tokenize
 from regard.tasks.translate import data as translate
 from regard.tasks.translate import dates
 from regard.tasks.translate.pairs import Pair
@@ -63,12 +63,12 @@ def recognize(text: str, into: str) -> list[Pair]:
 
 def wrong_weekdays(text: str) -> list[str]:
     """The dates of a text, in full and with their own weekday, that it gives another weekday."""
-    found = []
+    wrong = []
     for part in text.split(_BETWEEN):
         said, days = _weekday(part), list(_days(part))
         if said is not None and days and all(day.weekday() != said for day in days):
-            found.append(_date(days[0], "en_GB", "full"))
-    return found
+            wrong.append(_date(days[0], "en_GB", "full"))
+    return wrong
 
 
 @lru_cache
@@ -80,14 +80,14 @@ def english_words() -> frozenset[str]:
         for when, english, style in product(whens, translate.ENGLISH, dates.STYLES)
     ]
     texts += [dates.number(value, "en") for value in (*range(102), 1000)]
-    found = (piece.removeprefix(GLUE) for text in texts for piece in text.pieces)
-    return frozenset(word for word in found if word.isalpha())
+    words = (subword.removeprefix(CONTINUATION) for text in texts for subword in text.subwords)
+    return frozenset(word for word in words if word.isalpha())
 
 
 def _candidates(text: str, into: str) -> Iterator[Pair]:
-    tag, parts = translate.TAGS[into], text.split(_BETWEEN)
+    language_token, parts = translate.LANGUAGE_TOKENS[into], text.split(_BETWEEN)
     if (value := _numbers().get(_words(text))) is not None:
-        yield Pair(tag, dates.number(value, "en"), dates.number(value, into))
+        yield Pair(language_token, dates.number(value, "en"), dates.number(value, into))
     for english, style in product(translate.ENGLISH, dates.STYLES):
         if len(parts) > 1:
             row = [
@@ -99,7 +99,7 @@ def _candidates(text: str, into: str) -> Iterator[Pair]:
             yield bottleneck.row(row, english, style, into)
         else:
             for moment in _moments(text):
-                yield Pair(tag, moment.text(english, style), moment.text(into, style))
+                yield Pair(language_token, moment.text(english, style), moment.text(into, style))
 
 
 def _moments(text: str) -> Iterator[_Moment]:
@@ -155,8 +155,8 @@ def _date(day: datetime, english: str, style: str) -> str:
 
 def _words(text: str) -> str:
     """The words and numbers of a text, in small letters; without zeros in front and the `and` of a number."""
-    found = [piece.removeprefix(GLUE).lower() for piece in pieces(text)]
-    plain = (f"{int(word)}" if word.isdecimal() else word for word in found if word.isalnum())
+    words = [subword.removeprefix(CONTINUATION).lower() for subword in tokenize(text)]
+    plain = (f"{int(word)}" if word.isdecimal() else word for word in words if word.isalnum())
     return _AND.sub(r"\1 ", " ".join(plain))
 
 

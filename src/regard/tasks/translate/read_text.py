@@ -1,4 +1,4 @@
-"""A text of the user as a source of `translate` and `bottleneck`: its pieces, its right translations, what is odd."""
+"""A text of the user as a source of `translate` and `bottleneck`: its subwords, its right translations, what is odd."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.statistics.observation import close_to
 from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import tasks
 from regard.tasks.common.result import Written, write
-from regard.tasks.common.tokenizer import END, GLUE, Vocabulary, pieces
+from regard.tasks.common.tokenizer import CONTINUATION, END, Vocabulary, tokenize
 from regard.tasks.translate import data as translate
 from regard.tasks.translate.pairs import Pair
 from regard.tasks.translate.parse_date import english_words, recognize, wrong_weekdays
@@ -49,29 +49,29 @@ class Source:
         """The source that a text is."""
         return cls(task, text.strip(), into, tuple(recognize(text.strip(), into)))
 
-    def pieces(self, words: Vocabulary) -> list[str]:
-        """What the model reads, with the tag and the end.
+    def subwords(self, vocabulary: Vocabulary) -> list[str]:
+        """What the model reads, with the language token and the end.
 
         Raises:
             ArgumentError: there is nothing to read, too much, or what is not known; says what is.
         """
-        found = self.pairs[0].source.pieces if self.pairs else pieces(self.text)
+        subwords = self.pairs[0].source.subwords if self.pairs else tokenize(self.text)
         known = KNOWN[self.task]
-        if not 1 <= len(found) <= LONGEST:
+        if not 1 <= len(subwords) <= LONGEST:
             raise ArgumentError(
-                f"the text must have 1 to {LONGEST} words and signs, got {len(found):,}; this model knows {known}"
+                f"the text must have 1 to {LONGEST} words and signs, got {len(subwords):,}; this model knows {known}"
             )
-        _check_english(found, known)
+        _check_english(subwords, known)
         try:
-            words.encode(found)
+            vocabulary.encode(subwords)
         except ArgumentError as error:
             raise ArgumentError(f"{error}; this model knows {known}") from None
-        return [translate.TAGS[self.into], *found, words.all[END]]
+        return [translate.LANGUAGE_TOKENS[self.into], *subwords, vocabulary.all[END]]
 
-    def right(self, written: Written, words: Vocabulary) -> Pair | None:
+    def right(self, written: Written, vocabulary: Vocabulary) -> Pair | None:
         """The pair whose target was written; None where it was none of them."""
         target = written.ids[:-1]
-        return next((pair for pair in self.pairs if words.encode(pair.target.pieces) == target), None)
+        return next((pair for pair in self.pairs if vocabulary.encode(pair.target.subwords) == target), None)
 
     @property
     def wanted(self) -> str:
@@ -95,14 +95,14 @@ class Source:
 
 def run(source: Source, model: str) -> tuple[Written, Vocabulary]:
     """Translate with one of the task's models, watched, and with what it reads and writes in the record."""
-    network, words = pretrained.load(source.task, model)
-    read = source.pieces(words)
+    network, vocabulary = pretrained.load(source.task, model)
+    subwords = source.subwords(vocabulary)
     (chosen,) = tasks(source.task, model)
-    inputs = {"input_ids": torch.tensor([words.encode(read)])}
-    written = write(network, inputs, LONGEST, words, attends=chosen.attends)
-    written.record.source_tokens = [read]
+    inputs = {"input_ids": torch.tensor([vocabulary.encode(subwords)])}
+    written = write(network, inputs, LONGEST, vocabulary, attends=chosen.attends)
+    written.record.source_tokens = [subwords]
     written.record.info |= {"model": f"{source.task}, {model}", "text": source.text}
-    return written, words
+    return written, vocabulary
 
 
 def best_head(task: str, model: str, written: Written) -> tuple[Call, int]:
@@ -113,14 +113,14 @@ def best_head(task: str, model: str, written: Written) -> tuple[Call, int]:
     return next(call for call in reversed(written.record.calls) if call.kind == "cross"), 0
 
 
-def _check_english(found: Sequence[str], known: str) -> None:
+def _check_english(subwords: Sequence[str], known: str) -> None:
     """Refuse words of other languages, which the model knows too, as it writes them.
 
     Raises:
         ArgumentError: a word that no English source has; says which ones are close.
     """
     english = sorted(english_words())
-    for word in (piece.removeprefix(GLUE) for piece in found):
+    for word in (subword.removeprefix(CONTINUATION) for subword in subwords):
         if word.isalpha() and word not in english:
             near = close_to(word, english)
             hint = near if near.startswith("did") else f"{len(english)} words are known"

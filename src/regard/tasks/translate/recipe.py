@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from regard.models import (
@@ -11,31 +12,31 @@ from regard.models import (
     RecurrentForConditionalGeneration,
 )
 from regard.tasks.common import metrics
-from regard.tasks.common.scores import SPECIAL, crossing, share, written
+from regard.tasks.common.batches import collate
+from regard.tasks.common.scores import SPECIAL, cross_attention_hits, generate_texts, mean_with_interval
 from regard.tasks.common.task import Card, Data, Task
 from regard.tasks.translate import data as translate
-from regard.tasks.translate.pairs import collate
 from regard.training.recipe import Recipe
 
-LONGEST = 40  # tokens that are written
+# Tokens that are generated, more than any of the texts has.
+LONGEST = 40
 RECIPE = Recipe(
     max_steps=3000, batch_size=64, learning_rate=1e-3, weight_decay=0.01, logging_steps=50, save_steps=1000
 )
-QUICK = Recipe(max_steps=400, batch_size=64, learning_rate=2e-3, weight_decay=0.01, logging_steps=20)
-RECURRENT = Recipe(
-    max_steps=3000, batch_size=64, learning_rate=1e-2, weight_decay=0.01, logging_steps=50, save_steps=1000
-)
-PAIRS = {False: (100_000, 2000), True: (10_000, 200)}  # to train on, held out; by quick
+RECURRENT = replace(RECIPE, learning_rate=1e-2)
+QUICK = replace(RECIPE, max_steps=400, learning_rate=2e-3, logging_steps=20)
+# Pairs to train on and held out, by `quick`.
+PAIRS = {False: (100_000, 2000), True: (10_000, 200)}
 
 
 def transformer(
-    words: int, *, hidden_size: int = 128, num_heads: int = 4
+    vocab_size: int, *, hidden_size: int = 128, num_heads: int = 4
 ) -> EncoderDecoderForConditionalGeneration:
     """Two layers each way."""
     return EncoderDecoderForConditionalGeneration(
         # Small learned positions begin as almost nothing: words are then found by place much later.
         EncoderDecoderConfig(
-            vocab_size=words,
+            vocab_size=vocab_size,
             hidden_size=hidden_size,
             num_attention_heads=num_heads,
             num_hidden_layers=2,
@@ -47,31 +48,39 @@ def transformer(
     )
 
 
-def recurrent(words: int) -> RecurrentForConditionalGeneration:
+def recurrent(vocab_size: int) -> RecurrentForConditionalGeneration:
     """A GRU in both directions, and one that asks it before each step (Bahdanau et al. 2015)."""
     return RecurrentForConditionalGeneration(
         RecurrentConfig(
-            vocab_size=words, embedding_size=96, hidden_size=128, score="additive", dropout=0.1, **SPECIAL
+            vocab_size=vocab_size,
+            embedding_size=96,
+            hidden_size=128,
+            score="additive",
+            dropout=0.1,
+            **SPECIAL,
         )
     )
 
 
-def data(quick: bool, words: Any) -> Data:
-    """Pairs; the words are always all that there are."""
+def data(quick: bool, tokenizer: Any) -> Data:
+    """Pairs to train on and held-out ones, fewer where `quick`; the vocabulary does not depend on how many."""
     train, held = PAIRS[quick]
     return Data(
         lambda: translate.data(train),
         translate.data(held, held=True),
         collate,
-        words or translate.vocabulary(),
+        tokenizer or translate.vocabulary(),
     )
 
 
 def score(model: Any, data: Data) -> Card:
-    """Exact translations, and where each head of the cross attention looks."""
-    pairs = data.held.pairs
-    exact = metrics.exact(written(model, data, LONGEST), [str(pair.target) for pair in pairs])
-    return {"exact": share(exact), "alignment": crossing(model, data, [pair.alignment for pair in pairs])}
+    """The part of exact translations, and how often each head of the cross-attention finds an aligned word."""
+    pairs = data.held_out.pairs
+    exact = metrics.exact(generate_texts(model, data, LONGEST), [str(pair.target) for pair in pairs])
+    return {
+        "exact": mean_with_interval(exact),
+        "alignment": cross_attention_hits(model, data, [pair.alignment for pair in pairs]),
+    }
 
 
 TASKS = (
