@@ -8,6 +8,7 @@ def test_no_retired_name_is_left():
     files = [path for root in roots for path in guards.python_files(root)]
     assets = [path for path in guards.SOURCE.rglob("*") if path.suffix in (".js", ".css", ".html")]
     assert words.retired_faults(files + assets) == []
+    assert words.retired_faults(guards.python_files(guards.SOURCE), words.RETIRED_IN_PACKAGE) == []
 
 
 def test_retired_names_are_found(tmp_path):

@@ -134,18 +134,18 @@ def backward(setting: Setting, *, with_stored: bool = True) -> Contest:
     assert seen.output is not None and seen.entropy is not None
     of_output, of_entropy = torch.randn_like(seen.output), torch.randn_like(seen.entropy)
 
-    def pull(*results: Tensor) -> tuple[Tensor, ...]:
+    def backward(*results: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(
             results, inputs, (of_output, of_entropy)[: len(results)], retain_graph=True
         )
 
     ours = (seen.output, seen.entropy)
-    candidates: Candidates = {"regard": lambda: pull(*ours), "sdpa": lambda: pull(plain)}
+    candidates: Candidates = {"regard": lambda: backward(*ours), "sdpa": lambda: backward(plain)}
     if with_stored:
         w = softmax(query, key, setting.causal)[1]
         entropy = -(w * w.clamp(min=torch.finfo(w.dtype).tiny).log()).sum(-1)
         theirs = (w @ value, entropy.to(of_entropy.dtype))
-        candidates["stored"] = lambda: pull(*theirs)
+        candidates["stored"] = lambda: backward(*theirs)
     return Contest(
         f"backward with entropy: {setting}",
         label(seen.engine),
@@ -159,7 +159,7 @@ def sparse(setting: Setting, name: str, mask: Mask, *, with_sdpa: bool = True) -
     query, key, value = setting.inputs()
     seen = observe(query, key, value, mask=mask, statistics=("allowed",))
     assert seen.allowed is not None
-    kept = int(seen.allowed.sum())
+    allowed_pairs = int(seen.allowed.sum())
     candidates: Candidates = {
         "regard": lambda: observe(query, key, value, mask=mask, statistics="rows"),
         "full": lambda: observe(query, key, value, statistics="rows"),
@@ -171,8 +171,8 @@ def sparse(setting: Setting, name: str, mask: Mask, *, with_sdpa: bool = True) -
         f"{name}: n {setting.length}, dim {setting.dim}",
         label(seen.engine),
         candidates | _limit(setting),
-        4.0 * kept * setting.dim,
-        share=kept / (setting.heads * setting.length**2),
+        4.0 * allowed_pairs * setting.dim,
+        share=allowed_pairs / (setting.heads * setting.length**2),
     )
 
 

@@ -84,15 +84,15 @@ def _places(name: str, only: str | None, folder: Path | None) -> dict[str, Path]
 def _wanted(task: Task, place: Path, folder: Path | None, there: list[str]) -> str:
     """Which file is missing, and what makes it."""
     command = f"regard train {task.name} --only {task.model}"
-    made = f"{command}, then regard history {task.name} --folder regard-train/{task.name}"
+    instructions = f"{command}, then regard history {task.name} --folder regard-train/{task.name}"
     if folder is not None:
-        made = f"{command} --folder {folder}"
+        instructions = f"{command} --folder {folder}"
     others = ""
     if there:
         others = f"; for a model that is there: --only {there[0]}"
     return (
         f"the history of the heads of {task.model!r} must be in {str(place / FILE)!r}, and there is no such file: "
-        f"{made}{others}"
+        f"{instructions}{others}"
     )
 
 
@@ -121,11 +121,13 @@ def _print(console: Console, name: str, part: Part) -> None:
     for heading in ("layer", "head", "entropy", "share that changed most"):
         table.add_column(heading, justify="right" if heading == "head" else "left", no_wrap=True)
     descriptions = words(history.statistics, history.parameters)
-    for each in found[:LINES]:
+    for change in found[:LINES]:
         most = "–"
-        if each.name:
-            most = f"{descriptions[each.name]['title']} {_from_to(each.share)}"
-        table.add_row(each.layer, str(each.head), _from_to(each.entropy) if each.entropy else "–", most)
+        if change.name:
+            most = f"{descriptions[change.name]['title']} {_from_to(change.share)}"
+        table.add_row(
+            change.layer, str(change.head), _from_to(change.entropy) if change.entropy else "–", most
+        )
     console.print(table)
     if len(found) > LINES:
         console.print(f"… and {len(found) - LINES} more heads, on the page")
@@ -136,7 +138,7 @@ def _explain(console: Console, parts: list[Part]) -> None:
     meanings: dict[str, str] = {}
     for history in (part.history for part in parts):
         meant = words(history.statistics, history.parameters)
-        for name in (entropy_of(history), *(each.name for each in changes(history))):
+        for name in (entropy_of(history), *(change.name for change in changes(history))):
             if name:
                 title = "entropy"
                 if name != entropy_of(history):

@@ -216,9 +216,9 @@ def _short(layers: list[str]) -> list[str]:
         return layers
     # There is a level that differs, as not all names are one.
     start = next(i for i, level in enumerate(zip(*parts, strict=False)) if len(set(level)) > 1)
-    turned = [part[start:][::-1] for part in parts]
-    end = next((i for i, level in enumerate(zip(*turned, strict=False)) if len(set(level)) > 1), 0)
-    return [".".join(part[end:][::-1]) for part in turned]
+    from_the_end = [part[start:][::-1] for part in parts]
+    end = next((i for i, level in enumerate(zip(*from_the_end, strict=False)) if len(set(level)) > 1), 0)
+    return [".".join(part[end:][::-1]) for part in from_the_end]
 
 
 def _html(record: Record, figures: Sequence[tuple[str, Any]]) -> str:

@@ -104,8 +104,8 @@ def _heads(layer: Entropies, title: str) -> Figure:
     entries = [Entry(layer.bound_name, style.MUTED, "dashes"), Entry("this head", style.PALETTE[0])]
     if heads <= MOST_BEHIND:
         entries.append(Entry("other heads", BEHIND))
-    figure, made = _panels(titles, [layer] * heads, entries, title)
-    for head, axes in enumerate(made):
+    figure, grid = _panels(titles, [layer] * heads, entries, title)
+    for head, axes in enumerate(grid):
         for other in range(heads) if heads <= MOST_BEHIND else ():
             line(axes, layer.first, layer.values[other], BEHIND, 0.5, alone=False)
         line(axes, layer.first, layer.values[head], style.PALETTE[0], 1.4)
@@ -119,8 +119,8 @@ def _layers(drawn: list[Entropies], title: str) -> Figure:
     for head in range(max(len(layer.values) for layer in drawn)):
         entries.append(Entry(f"head {head}", style.PALETTE[head]))
     titles = [(layer.name, f"mean {np.mean(layer.means):.2f}") for layer in drawn]
-    figure, made = _panels(titles, drawn, entries, title)
-    for layer, axes in zip(drawn, made, strict=True):
+    figure, grid = _panels(titles, drawn, entries, title)
+    for layer, axes in zip(drawn, grid, strict=True):
         for values, color in zip(layer.values, style.PALETTE, strict=False):
             line(axes, layer.first, values, color, 1.2)
     return figure
@@ -133,12 +133,12 @@ def _panels(
     entries = _with_range(entries, drawn)
     names = ("query", "entropy (nats)")
     room = (beside(entries), len(entries) * 0.2 + 0.1)
-    figure, made, width = panels(titles, _span(drawn), names=names, beside=room, title=title, note=NOTE)
-    for layer, axes in zip(drawn, made, strict=True):
+    figure, grid, width = panels(titles, _span(drawn), names=names, beside=room, title=title, note=NOTE)
+    for layer, axes in zip(drawn, grid, strict=True):
         plain(axes)
         _prepare(axes, layer, drawn)
-    legend(corner(made), entries, width, width * TALL)
-    return figure, made
+    legend(corner(grid), entries, width, width * TALL)
+    return figure, grid
 
 
 def _prepare(axes: Axes, layer: Entropies, drawn: Sequence[Entropies]) -> None:
@@ -167,7 +167,7 @@ def _layers_as_color(drawn: list[Entropies], title: str) -> Figure:
         known = fraction[~np.isnan(fraction)]
         titles.append((layer.name, f"mean {known.mean():.2f}" if len(known) else ""))
     names, room = ("query", "head"), (0.2 + colors.room(FRACTION, 1.5), 1.5)
-    figure, made, width = panels(
+    figure, grid, width = panels(
         titles, _span(drawn), names=names, beside=room, title=title, note=NOTE_OF_FRACTIONS
     )
     rows = [
@@ -175,7 +175,7 @@ def _layers_as_color(drawn: list[Entropies], title: str) -> Figure:
         for layer, fraction in zip(drawn, fractions, strict=True)
     ]
     norm, ticks = colors.norm("linear", 1.0), [0.0, 0.25, 0.5, 0.75, 1.0]
-    rows_of_color(figure, made, rows, norm, width=width, name=FRACTION, ticks=ticks)
+    rows_of_color(figure, grid, rows, norm, width=width, name=FRACTION, ticks=ticks)
     return figure
 
 

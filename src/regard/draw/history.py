@@ -77,26 +77,26 @@ def _lines(
 ) -> Figure:
     entries = [Entry(f"head {head}", style.PALETTE[head]) for head in range(max(len(each) for each in drawn))]
     room = (beside(entries), len(entries) * 0.2 + 0.1)
-    figure, made, width = _panels(history, drawn, name, named, room)
+    figure, grid, width = _panels(history, drawn, name, named, room)
     # Lines at either end of their range would be cut in half.
     margin = 0.05 * (ends[1] - ends[0])
-    for values, axes in zip(drawn, made, strict=True):
+    for values, axes in zip(drawn, grid, strict=True):
         plain(axes)
         for row, color in zip(values, style.PALETTE, strict=False):
             line(axes, 0, row, color, 1.3)
         axes.set_ylim(ends[0] - margin, ends[1] + margin)
         axes.spines["bottom"].set_visible(False)
-    legend(corner(made), entries, width, width * TALL)
+    legend(corner(grid), entries, width, width * TALL)
     return figure
 
 
 def _rows(
     history: History, drawn: list[Numbers], name: str, named: tuple[str, str], ends: tuple[float, float]
 ) -> Figure:
-    figure, made, width = _panels(history, drawn, "head", named, (0.2 + colors.room(name, 1.5), 1.5))
+    figure, grid, width = _panels(history, drawn, "head", named, (0.2 + colors.room(name, 1.5), 1.5))
     rows = [(0, values.shape[1], values) for values in drawn]
     norm, ticks = colors.span(*ends), colors.even(*ends)
-    rows_of_color(figure, made, rows, norm, width=width, name=name, ticks=ticks)
+    rows_of_color(figure, grid, rows, norm, width=width, name=name, ticks=ticks)
     return figure
 
 

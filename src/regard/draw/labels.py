@@ -73,7 +73,7 @@ class Labels:
     places: tuple[float, ...]
     texts: tuple[str, ...]
     size: float
-    turned: bool  # on a horizontal axis: reads upwards
+    rotated: bool  # on a horizontal axis: reads upwards
     tiers: int
     lead: float  # length of the hairline from the axis to the outer tier
     depth: float  # room that all tiers take beside the axis
@@ -96,14 +96,14 @@ def of_tokens(tokens: Sequence[str], pitch: float, *, across: bool, first: float
                 all((one + two) / 2 + GAP <= pitch for one, two in pairwise(widths))
                 and max(widths) <= 2 * pitch
             ):
-                return _laid(places, texts, size, 1, turned=False)
+                return _laid(places, texts, size, 1, rotated=False)
     for tiers in (1, 2):
         size = min(LARGEST, LARGEST * pitch * tiers / _line(texts, LARGEST))
         if size >= SMALLEST:
-            return _laid(places, texts, size, tiers, turned=across)
+            return _laid(places, texts, size, tiers, rotated=across)
     # Ceiling division: a negative number's floor, negated.
     step = -int(-_line(texts, SMALLEST + 0.5) // pitch)
-    return _laid(places[::step], texts[::step], SMALLEST + 0.5, 1, turned=across)
+    return _laid(places[::step], texts[::step], SMALLEST + 0.5, 1, rotated=across)
 
 
 def of_positions(first: int, last: int, pitch: float, *, across: bool = True) -> Labels:
@@ -123,7 +123,7 @@ def of_positions(first: int, last: int, pitch: float, *, across: bool = True) ->
     start = -int(-first // step) * step
     places = list(range(start, last + 1, step)) or [first]
     return _laid(
-        [float(place) for place in places], [f"{place:,}" for place in places], size, 1, turned=False
+        [float(place) for place in places], [f"{place:,}" for place in places], size, 1, rotated=False
     )
 
 
@@ -139,14 +139,14 @@ def of_numbers(numbers: Sequence[int], pitch: float) -> Labels:
     edges = [(min(place, len(texts) - 1 - place) + 0.5) * pitch + GAP for place in range(len(texts))]
     places = [place for place in range(0, len(texts), step) if widths[place] / 2 <= edges[place]] or [0]
     chosen = [texts[place] for place in places]
-    return _laid([float(place) for place in places], chosen, style.SMALL, 1, turned=False)
+    return _laid([float(place) for place in places], chosen, style.SMALL, 1, rotated=False)
 
 
 def _line(texts: Sequence[str], size: float) -> float:
     return LEADING * max(style.measure(text, size)[1] for text in texts)
 
 
-def _laid(places: Sequence[float], texts: Sequence[str], size: float, tiers: int, *, turned: bool) -> Labels:
+def _laid(places: Sequence[float], texts: Sequence[str], size: float, tiers: int, *, rotated: bool) -> Labels:
     # Depth of each tier: label widths beside a vertical axis or turned by 90 degrees, else one line.
     depths = [
         max((style.measure(text, size)[0] for text in texts[tier::tiers]), default=0.0)
@@ -155,13 +155,13 @@ def _laid(places: Sequence[float], texts: Sequence[str], size: float, tiers: int
     lead = 0.0
     if tiers == 2:
         lead = depths[0] + 2 * HAIR
-    return Labels(tuple(places), tuple(texts), size, turned, tiers, lead, lead + depths[-1] + HAIR)
+    return Labels(tuple(places), tuple(texts), size, rotated, tiers, lead, lead + depths[-1] + HAIR)
 
 
 def room(labels: Labels, *, across: bool) -> float:
     """Inches that the labels take beside a horizontal (`across`) or vertical axis."""
     deep = labels.depth
-    if across and not labels.turned:
+    if across and not labels.rotated:
         deep = labels.size * 1.3 + HAIR
     return deep / style.POINTS
 
@@ -180,9 +180,9 @@ def put(axes: Axes, labels: Labels, *, across: bool, top: bool = False) -> None:
         "color": style.INK,
     }
     # The anchor keeps every baseline in the middle of its place, whatever hangs below it.
-    if labels.turned:
-        turn = {"rotation": 90, "rotation_mode": "anchor", "va": "center_baseline"}
-        look |= turn | {"ha": "left" if top else "right"}
+    if labels.rotated:
+        rotation = {"rotation": 90, "rotation_mode": "anchor", "va": "center_baseline"}
+        look |= rotation | {"ha": "left" if top else "right"}
     else:
         look |= {"va": _upright(across, top)}
     for tier in range(2):

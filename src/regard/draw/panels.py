@@ -58,7 +58,7 @@ def panels(
         positions = labels.of_positions(*span, pitch)
     else:
         positions = labels.of_numbers(numbers, pitch)
-    made = []
+    grid = []
     for index, (name, number) in enumerate(titles):
         row, column = divmod(index, columns)
         place = (left + column * (width + GAP), top + row * (HEADER + height + GAP) + HEADER)
@@ -70,15 +70,15 @@ def panels(
         style.write_at(figure, place[0], place[1] - 0.06, name, style.SMALL, va="baseline")
         look = {"va": "baseline", "ha": "right", "color": style.MUTED}
         style.write_at(figure, place[0] + width, place[1] - 0.06, number, style.TINY, **look)
-        made.append(axes)
+        grid.append(axes)
     style.level(figure, left + across / 2, top + down + 0.26, names[0])
     style.upright(figure, style.MARGIN + 0.05, top + down / 2, names[1])
-    return figure, made, width
+    return figure, grid, width
 
 
-def corner(made: Sequence[Axes]) -> Axes:
+def corner(grid: Sequence[Axes]) -> Axes:
     """The panel at the right end of the first row: what stands beside the panels stands beside it."""
-    return max((axes for axes in made), key=lambda axes: (axes.get_position().y0, axes.get_position().x0))
+    return max((axes for axes in grid), key=lambda axes: (axes.get_position().y0, axes.get_position().x0))
 
 
 def number_heads(axes: Axes, heads: int, width: float) -> None:
@@ -92,7 +92,7 @@ def number_heads(axes: Axes, heads: int, width: float) -> None:
 
 def rows_of_color(
     figure: Figure,
-    made: Sequence[Axes],
+    grid: Sequence[Axes],
     rows: Sequence[tuple[int, int, Numbers]],
     norm: Any,
     *,
@@ -103,14 +103,14 @@ def rows_of_color(
     """A row of color for each head in every panel, and one bar beside them all.
 
     Args:
-        figure: made by `panels`, which left 0.2 inches and `colors.room(name, 1.5)` on its right. made: its panels.
+        figure: made by `panels`, which left 0.2 inches and `colors.room(name, 1.5)` on its right. grid: its panels.
         rows: for each panel the position of the first column, the number of columns that they stand for, and
             `(heads, columns)`; NaN is gray.
         norm: from numbers to 0 … 1. width: of a panel, in inches.
         name: of the bar. ticks: its numbers.
     """
     image = None
-    for axes, (first, count, values) in zip(made, rows, strict=True):
+    for axes, (first, count, values) in zip(grid, rows, strict=True):
         heads = len(values)
         extent = (first - 0.5, first + count - 0.5, heads - 0.5, -0.5)
         limits = axes.get_xlim()
@@ -119,5 +119,5 @@ def rows_of_color(
         axes.set_xlim(limits)
         number_heads(axes, heads, width)
     across, down = figure.get_size_inches()
-    box = corner(made).get_position()
+    box = corner(grid).get_position()
     colors.bar(figure, image, box.x1 * across + 0.2, (1 - box.y1) * down, 1.5, name, ticks)

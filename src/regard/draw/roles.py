@@ -50,7 +50,7 @@ def roles(history: History, *, title: str | None = None) -> Figure:
     occurring = [role for role in ROLES if (found == role).any()]
     entries = [Entry(role, COLORS[role], "block") for role in occurring]
     names = short_names([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
-    figure, made, width = panels(
+    figure, grid, width = panels(
         [(name, "") for name in names],
         (0, len(history.steps) - 1),
         names=("step of training", "head"),
@@ -60,7 +60,7 @@ def roles(history: History, *, title: str | None = None) -> Figure:
         numbers=history.steps,
     )
     rgb = require("matplotlib.colors", extra="draw").to_rgb
-    for place, axes in enumerate(made):
+    for place, axes in enumerate(grid):
         own = found[:, history.heads_of(place)].T
         heads, steps = own.shape
         # Roles are names, not numbers: their colors are given as they are, without a scale.
@@ -70,5 +70,5 @@ def roles(history: History, *, title: str | None = None) -> Figure:
         if heads <= RULED:
             axes.hlines(np.arange(1, heads) - 0.5, -0.5, steps - 0.5, color="white", linewidth=1.0)
         number_heads(axes, heads, width)
-    legend(corner(made), entries, width, width * TALL)
+    legend(corner(grid), entries, width, width * TALL)
     return figure

@@ -67,8 +67,8 @@ class LentEntry(Entry):
     @property
     def pair(self) -> tuple[Tensor, Tensor]:
         """Key and value of the memory, which was projected before."""
-        kept = self._past.cross_attention_cache.layers[self._index]
-        return kept.keys, kept.values
+        cached = self._past.cross_attention_cache.layers[self._index]
+        return cached.keys, cached.values
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Keep the keys and values of new tokens, and give those of all tokens so far."""

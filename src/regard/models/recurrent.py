@@ -187,15 +187,15 @@ def score_of(config: RecurrentConfig, hidden_size: int, memory_dim: int) -> Scor
             f'score="dot" must compare states of one size, got {hidden_size} and {memory_dim}: '
             'give bidirectional=False, or score="general"'
         )
-    made: dict[str | None, Callable[[], Score | None]] = {
+    builders: dict[str | None, Callable[[], Score | None]] = {
         None: lambda: None,
         "additive": lambda: Additive(hidden_size, memory_dim, hidden_size),
         "dot": Dot,
         "general": lambda: General(hidden_size, memory_dim),
         "concat": lambda: Concat(hidden_size, memory_dim, hidden_size),
     }
-    if config.score not in made:
+    if config.score not in builders:
         raise ArgumentError(
             f'score must be "additive", "dot", "general", "concat" or None, got {config.score!r}'
         )
-    return made[config.score]()
+    return builders[config.score]()

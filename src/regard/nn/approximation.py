@@ -83,9 +83,9 @@ def by_slots() -> Approximation:
     def approximate(rank: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         keys = key.shape[2]
         segment = torch.arange(keys, device=key.device) * min(rank, keys) // keys
-        mixed = torch.nn.functional.one_hot(segment).T.to(key.dtype)
-        mixed = mixed / mixed.sum(1, keepdim=True)
-        return projected_attention(query, key, value, mixed, mixed)
+        averages = torch.nn.functional.one_hot(segment).T.to(key.dtype)
+        averages = averages / averages.sum(1, keepdim=True)
+        return projected_attention(query, key, value, averages, averages)
 
     return approximate
 

@@ -81,9 +81,7 @@ class MultiHeadAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.embed_dim, self.num_heads, self.memory_dim = embed_dim, num_heads, memory_dim
-        if num_kv_heads is None:
-            num_kv_heads = num_heads
-        self.num_kv_heads = num_kv_heads
+        self.num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
         self.head_dim = _head_dim(embed_dim, num_heads, self.num_kv_heads, head_dim)
         self.value_dim = self.head_dim
         if value_dim is not None:

@@ -94,7 +94,7 @@ def linear_attention(
         with torch.autocast(query.device.type, enabled=False):
             return _run(query, key, value, phi, causal, real, state)
 
-    def tell(done: _Done) -> Handed:
+    def describe(done: _Done) -> Handed:
         keys, values = scaled(done.key, done.logarithm, largest_of(done.logarithm)), done.value
         spec = _spec(causal, mask)
         if causal:
@@ -104,10 +104,10 @@ def linear_attention(
             keys, values = state.recall()
         output = done.output.to(done.query.dtype)
         # Without a causal mask, queries and keys of one text look the same as those of two: the watch decides.
-        crosses = False if causal else None
-        return Handed(query=done.query, key=keys, value=values, output=output, spec=spec, is_cross=crosses)
+        is_cross = False if causal else None
+        return Handed(query=done.query, key=keys, value=values, output=output, spec=spec, is_cross=is_cross)
 
-    return hand_over((query, key, value), run, tell).output
+    return hand_over((query, key, value), run, describe).output
 
 
 @checked

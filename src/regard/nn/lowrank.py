@@ -45,11 +45,11 @@ def projected_attention(
     """
     sizes_of(query, key, value)
     _check_projections(project_key, project_value, key)
-    slots, mixed = (project_key @ key).to(query.dtype), (project_value @ value).to(query.dtype)
+    slots, slot_values = (project_key @ key).to(query.dtype), (project_value @ value).to(query.dtype)
     return hand_over(
-        (query, slots, mixed),
-        lambda: attend(query, slots, mixed),
-        lambda output: Handed(query=query, key=slots, value=mixed, output=output, is_cross=True),
+        (query, slots, slot_values),
+        lambda: attend(query, slots, slot_values),
+        lambda output: Handed(query=query, key=slots, value=slot_values, output=output, is_cross=True),
     )
 
 
@@ -308,8 +308,8 @@ class ProjectedAttention(HeadLayer):
         keys, most = key.shape[2], self.project_key.shape[1]
         if keys > most:
             raise ShapeError(f"there may be at most {most} keys, the columns of the projections, got {keys}")
-        mixed = self.project_key[:, :keys], self.project_value[:, :keys]
-        return self.join(projected_attention(query, key, value, *mixed))
+        projections = self.project_key[:, :keys], self.project_value[:, :keys]
+        return self.join(projected_attention(query, key, value, *projections))
 
 
 class LandmarkAttention(HeadLayer):

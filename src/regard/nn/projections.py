@@ -141,7 +141,7 @@ def fuse(heads: Sequence[Head], output: Tensor | None, scale: float | None) -> F
         )
     # The fused layer divides by √head_dim of the widest head; a narrow one's query makes up for it.
     factors = [math.sqrt(dim / d) if scale is None else 1.0 for d in dims]
-    parts = [_filled(part.T, value_dim) for part in output.split(value_dims, 1)]
+    parts = [_filled([part.T], value_dim) for part in output.split(value_dims, 1)]
     return Fused(
         query=_filled([q * factor for q, factor in zip(queries, factors, strict=True)], dim),
         key=_filled(keys, dim),

@@ -228,7 +228,7 @@ class RecurrentDecoder(nn.Module):
         done = hand_over(
             (x, memory),
             lambda: self._steps(x, memory, begin, mask),
-            lambda run: self._tell(run, memory, begin, mask),
+            lambda run: self._describe(run, memory, begin, mask),
         )
         return done.outputs, done.state
 
@@ -294,7 +294,7 @@ class RecurrentDecoder(nn.Module):
         masked: SpecArguments = {**spec, "mask": mask}
         return attend(asking, asked, value.to(asking.dtype), **masked)[:, 0, 0]
 
-    def _tell(self, run: _Run, memory: Tensor, begin: DecoderState, mask: Mask | None) -> Handed:
+    def _describe(self, run: _Run, memory: Tensor, begin: DecoderState, mask: Mask | None) -> Handed:
         """All steps as one call of cross-attention."""
         assert self.score is not None and run.queries is not None and run.contexts is not None
         query, key, spec = self.score.prepare(run.queries[:, None], memory[:, None])

@@ -156,12 +156,12 @@ def _values(calls: Sequence[Call], rows: int) -> tuple[list[str], list[list[list
 
 def _one_row(call: Call, row: int) -> Call:
     """The statistics of one row of the batch, as a call of batch 1."""
-    kept = {
+    tensors = {
         name: getattr(call, name)[row : row + 1]
         for name in (*ROWS, *COLUMNS)
         if getattr(call, name) is not None
     }
-    return replace(call, **kept, groups={name: mass[row : row + 1] for name, mass in call.groups.items()})
+    return replace(call, **tensors, groups={name: mass[row : row + 1] for name, mass in call.groups.items()})
 
 
 def _finite(value: float) -> float | None:

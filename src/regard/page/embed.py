@@ -52,13 +52,13 @@ def figures(pairs: Sequence[tuple[str, Figure]]) -> str:
             raise ArgumentError(
                 f"figures must be pairs of a caption and a figure of matplotlib, got {type(pair).__name__} {pair!r:.80}"
             )
-    shown = "".join(figure(made, caption) for caption, made in pairs)
+    shown = "".join(figure(plot, caption) for caption, plot in pairs)
     if shown:
         return f'<div class="figures">{shown}</div>'
     return ""
 
 
-def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) -> str:
+def figure(plot: Figure, caption: str, *, alt: str = "", small: bool = False) -> str:
     """A `<figure>`: its picture, and its caption below.
 
     Args:
@@ -66,30 +66,30 @@ def figure(made: Figure, caption: str, *, alt: str = "", small: bool = False) ->
         alt: for who cannot see it; "": the words that stand in the figure.
         small: 256 colors and fewer dots, for a page with many of them.
     """
-    across, down = (CSS_PIXELS * inches for inches in made.get_size_inches())
+    across, down = (CSS_PIXELS * inches for inches in plot.get_size_inches())
     shown = min(1, TALLEST / down)
     if small:
-        kind, content = "png", _palette(made)
+        kind, content = "png", _palette(plot)
     else:
-        kind, content = _best(made)
+        kind, content = _best(plot)
     # Within the page's policy: img-src allows data: and nothing else.
     source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
     size = f'width="{shown * across:.0f}" height="{shown * down:.0f}"'
     below = ""
     if caption:
         below = f"<figcaption>{text(caption)}</figcaption>"
-    return f'<figure><img src="{source}" {size} alt="{text(alt or said(made) or caption)}">{below}</figure>'
+    return f'<figure><img src="{source}" {size} alt="{text(alt or said(plot) or caption)}">{below}</figure>'
 
 
-def said(made: Figure) -> str:
+def said(plot: Figure) -> str:
     """What a figure says in words: its titles, notes, names of axes and of lines; numbers and ticks are left out."""
-    found: list[Text] = [*made.texts]
-    if made._suptitle:
-        found.insert(0, made._suptitle)
-    for axes in made.axes:
+    found: list[Text] = [*plot.texts]
+    if plot._suptitle:
+        found.insert(0, plot._suptitle)
+    for axes in plot.axes:
         found += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
     # Text in legends is not among the texts of figure or axes.
-    for legend in (*made.legends, *(axes.get_legend() for axes in made.axes)):
+    for legend in (*plot.legends, *(axes.get_legend() for axes in plot.axes)):
         if legend:
             found += legend.get_texts()
     lines = (" ".join(each.get_text().split()) for each in found if each.get_visible())
@@ -100,29 +100,29 @@ def said(made: Figure) -> str:
     return f"{words[: WORDS - 1].rstrip()}…"
 
 
-def _is_figure(made: Any) -> bool:
-    return isinstance(made, require("matplotlib.figure", extra="draw").Figure)
+def _is_figure(plot: Any) -> bool:
+    return isinstance(plot, require("matplotlib.figure", extra="draw").Figure)
 
 
-def _best(made: Figure) -> tuple[str, bytes]:
+def _best(plot: Figure) -> tuple[str, bytes]:
     """SVG where it is small, else PNG."""
-    drawn = _saved(made, "svg", SHARP)
+    drawn = _saved(plot, "svg", SHARP)
     # Measured after drawing: how long an SVG gets cannot be told from the figure.
     if len(drawn) <= MOST_SVG:
         return ("svg+xml", drawn)
-    return ("png", _saved(made, "png", SHARP))
+    return ("png", _saved(plot, "png", SHARP))
 
 
-def _palette(made: Figure) -> bytes:
+def _palette(plot: Figure) -> bytes:
     """A PNG of 256 colors, those that the figure has most of."""
     images = require("PIL.Image", extra="draw")
-    colors = images.open(BytesIO(_saved(made, "png", SMALL))).convert("RGB")
+    colors = images.open(BytesIO(_saved(plot, "png", SMALL))).convert("RGB")
     packed = BytesIO()
     colors.quantize(256, dither=images.Dither.NONE).save(packed, format="png", optimize=True)
     return packed.getvalue()
 
 
-def _saved(made: Figure, kind: str, dots: int) -> bytes:
+def _saved(plot: Figure, kind: str, dots: int) -> bytes:
     content = BytesIO()
     # A date would make two pages of the same record differ.
     undated = {}
@@ -130,5 +130,5 @@ def _saved(made: Figure, kind: str, dots: int) -> bytes:
         undated = {"metadata": {"Date": None}}
     # Settings hold for this file alone, whatever style the session has on.
     with require("matplotlib", extra="draw").rc_context(_WHOLE):
-        made.savefig(content, format=kind, dpi=dots, **undated)
+        plot.savefig(content, format=kind, dpi=dots, **undated)
     return content.getvalue()

@@ -176,13 +176,13 @@ def _losses(loss: Mapping[int, float], title: str = "") -> Figure:
 
 
 def _does(history: History) -> tuple[str, str]:
-    made = _roles(history, title="")
+    figure = _roles(history, title="")
     hint = (
         "Where most of its attention goes, in a word. Where the color changes, the head does something new."
     )
-    if made is None:
+    if figure is None:
         return ("", "")
-    return (hint, _drawn(embed.figure(made, "")))
+    return (hint, _drawn(embed.figure(figure, "")))
 
 
 def _roles(history: History, title: str | None = None) -> Figure | None:

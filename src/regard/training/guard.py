@@ -86,7 +86,7 @@ class Guard:
             # Gradients that are not finite already would hide where they began.
             model.zero_grad()
             try:
-                with _looked_at(model):
+                with _inspected(model):
                     step(model)
             except _Found as found:
                 return f"the first tensor that is not is {found}"
@@ -96,7 +96,7 @@ class Guard:
 
 
 @contextmanager
-def _looked_at(model: nn.Module) -> Iterator[None]:
+def _inspected(model: nn.Module) -> Iterator[None]:
     """Look at every output of a module and at every gradient; the first that is not finite is raised."""
     names = {module: name or type(model).__name__ for name, module in model.named_modules()}
 

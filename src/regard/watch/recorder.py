@@ -65,7 +65,7 @@ class Recorder:
         self._parameters: set[int] | None = None
         self._collected: list[tuple[CallSite, CapturedCall, Any]] | None = None
         # Calls of each layer and kind in this forward pass: a shared layer is called several times in one.
-        self._turns: Counter[tuple[str, str]] = Counter()
+        self._repeats: Counter[tuple[str, str]] = Counter()
         # Layers of which a call was compared with its output.
         self._trusted: set[str] = set()
         # Of each call of each layer that may go on in the next forward pass of a generation.
@@ -82,8 +82,8 @@ class Recorder:
                 self._end()
                 # The caller may leave within inference mode: what is merged here must be plain tensors all the same.
                 with self._aside():
-                    for turn in list(self._steps):
-                        self._close(turn)
+                    for identity in list(self._steps):
+                        self._close(identity)
 
     def entered(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A module of the model begins to run."""
@@ -122,7 +122,7 @@ class Recorder:
 
     def _begin(self) -> None:
         """A forward pass of the model starts."""
-        self._turns.clear()
+        self._repeats.clear()
         self.resolver.restart(before(self.modules.stack))
         self._parameters = None
 
@@ -266,8 +266,8 @@ class Recorder:
     def _resolve_call(self, site: CallSite, captured: CapturedCall) -> ResolvedCall:
         known = self._resolved.get(captured)
         if known is None:
-            turns = {kind: (site.layer, kind, self._turns[site.layer, kind]) for kind in ("self", "cross")}
-            ends = {kind: self._steps[turn].end for kind, turn in turns.items() if turn in self._steps}
+            identities = {k: (site.layer, k, self._repeats[site.layer, k]) for k in ("self", "cross")}
+            ends = {kind: self._steps[one].end for kind, one in identities.items() if one in self._steps}
             known = self._resolved[captured] = self.resolver.resolve(site, captured, ends, self.modules.stack)
         return known
 
@@ -315,9 +315,9 @@ class Recorder:
 
     def _add(self, site: CallSite, resolved: ResolvedCall, observation: Observation) -> None:
         """Put a call into the record, as the next step of an earlier one where it is one."""
-        turn = (site.layer, resolved.kind, self._turns[site.layer, resolved.kind])
-        self._turns[site.layer, resolved.kind] += 1
-        steps = self._steps.get(turn)
+        identity = (site.layer, resolved.kind, self._repeats[site.layer, resolved.kind])
+        self._repeats[site.layer, resolved.kind] += 1
+        steps = self._steps.get(identity)
         vectors = self.settings.vectors
         earlier = None
         if steps is not None:
@@ -329,14 +329,14 @@ class Recorder:
 
         goes_on = steps is not None and bool(call.offset) and steps.looks_at(resolved)
         if steps is None or not goes_on or not steps.take_back(call, observe_again):
-            self._close(turn)
-            steps = self._steps[turn] = Steps(len(self.record.calls))
+            self._close(identity)
+            steps = self._steps[identity] = Steps(len(self.record.calls))
             self.record.calls.append(call)
         steps.add(call, resolved)
 
-    def _close(self, turn: tuple[str, str, int]) -> None:
+    def _close(self, identity: tuple[str, str, int]) -> None:
         """Put the steps of a generation into the record as one call."""
-        steps = self._steps.pop(turn, None)
+        steps = self._steps.pop(identity, None)
         if steps is not None:
             self.record.calls[steps.index] = steps.call()
 

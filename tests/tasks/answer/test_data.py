@@ -84,7 +84,7 @@ def test_all_questions_of_a_world_are_asked_and_answered_as_another_reader_does(
     for seed in range(41):
         draw, world = np.random.default_rng(seed), stories.World(held)
         for _ in range(1 + seed % 17):
-            world.tell(draw, list(stories.PEOPLE[seed % 9 :: 4]), list(stories.THINGS[seed % 5 :: 3]))
+            world.narrate(draw, list(stories.PEOPLE[seed % 9 :: 4]), list(stories.THINGS[seed % 5 :: 3]))
         found = answer.questions(world)
         said = {question: told for kind in found.values() for question, told, _ in kind}
         assert said == {question: told for question, told in read(world.sentences).items() if told}

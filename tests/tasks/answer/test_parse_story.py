@@ -25,7 +25,7 @@ def test_every_question_that_a_story_answers_is_answered():
         )
         world = stories.World(held=False)
         for _ in range(19):
-            world.tell(draw, people, things)
+            world.narrate(draw, people, things)
         for questions in answer.questions(world).values():
             for question in questions:
                 assert truth_of(question[0], world.sentences) == Truth(*question[1:])

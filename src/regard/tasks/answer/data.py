@@ -215,7 +215,7 @@ def _world(generator: np.random.Generator, length: int, *, held: bool) -> storie
     things = [str(name) for name in generator.choice(stories.THINGS, CAST, replace=False)]
     world = stories.World(held)
     for _ in range(length):
-        world.tell(generator, people, things)
+        world.narrate(generator, people, things)
     return world
 
 

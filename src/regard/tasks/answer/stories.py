@@ -110,7 +110,7 @@ class World:
     lies: dict[str, tuple[str, tuple[int, int]]] = field(default_factory=dict)
     sentences: list[str] = field(default_factory=list)
 
-    def tell(self, generator: np.random.Generator, people: list[str], things: list[str]) -> None:
+    def narrate(self, generator: np.random.Generator, people: list[str], things: list[str]) -> None:
         """Let one more thing happen, of those that can, and add its sentence.
 
         Args:

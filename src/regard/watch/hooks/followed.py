@@ -126,8 +126,8 @@ def after(
     changed_before = entry.touched or changed(tensor, entry)
     if entry.kind in (SCORES, POWERS) and name in following.REDUCTIONS:
         where = following.along(name, args, kwargs, tensor.ndim)
-        kept = part.ndim == tensor.ndim and where is not None
-        return replace(entry, kind=SUMS, axis=where, sources=sources) if kept else None
+        stays = part.ndim == tensor.ndim and where is not None
+        return replace(entry, kind=SUMS, axis=where, sources=sources) if stays else None
     if entry.axis is None:
         # Columns of sinks, or of other keys, may be put beside scores.
         keeps = entry.kind != WEIGHTS and (part.numel() <= tensor.numel() or name in following.JOINS)

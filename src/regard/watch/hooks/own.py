@@ -46,7 +46,7 @@ class Handed:
     dropout: float = 0.0
 
 
-def hand_over(inputs: tuple[Tensor, ...], run: Callable[[], R], tell: Callable[[R], Handed]) -> R:
+def hand_over(inputs: tuple[Tensor, ...], run: Callable[[], R], describe: Callable[[R], Handed]) -> R:
     """The result of `run`, a mechanism of attention, and to whoever watches what it did.
 
     Args:
@@ -60,11 +60,11 @@ def hand_over(inputs: tuple[Tensor, ...], run: Callable[[], R], tell: Callable[[
     if torch.compiler.is_compiling() or not has_torch_function(inputs):
         return run()
     overridden: Callable[..., R] = hand_over
-    result: R = handle_torch_function(overridden, inputs, inputs, run, tell)
+    result: R = handle_torch_function(overridden, inputs, inputs, run, describe)
     return result
 
 
-def caught(watcher: Watcher, tell: Callable[[R], Handed], run: Callable[[], R]) -> R:
+def caught(watcher: Watcher, describe: Callable[[R], Handed], run: Callable[[], R]) -> R:
     """Run a mechanism that is handed over; what it tells is observed if its module is watched."""
     results: list[R] = []
 
@@ -73,13 +73,13 @@ def caught(watcher: Watcher, tell: Callable[[R], Handed], run: Callable[[], R]) 
         results.append(run())
         return results[0]
 
-    result: R = watcher.through(lambda site: _told(site, tell, results[0]), remembered, first=False)
+    result: R = watcher.through(lambda site: _captured(site, describe, results[0]), remembered, first=False)
     return result
 
 
-def _told(site: CallSite, tell: Callable[[R], Handed], result: R) -> CapturedCall:
+def _captured(site: CallSite, describe: Callable[[R], Handed], result: R) -> CapturedCall:
     try:
-        did = tell(result)
+        did = describe(result)
     except RegardError as error:
         raise unreadable(site, str(error)) from error
     captured = _as_given(did.query, did.key, did.value, **did.spec)
