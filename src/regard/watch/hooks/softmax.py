@@ -272,7 +272,7 @@ class Softmax:
         for entry, captured in captured_calls[:1]:
             self._observe(site, entry, captured)
         if not captured_calls:
-            self._product(site, product, entries, result)
+            self._mix(site, product, entries, result)
         return result
 
     def _is_layer(self, name: str, args: tuple[Any, ...]) -> bool:
@@ -344,7 +344,7 @@ class Softmax:
                     seen.is_cross = True
                 self.watcher.observe(site, seen)
 
-    def _product(self, site: CallSite, product: Product, entries: list[Followed | None], result: Any) -> None:
+    def _mix(self, site: CallSite, product: Product, entries: list[Followed | None], result: Any) -> None:
         """Follow the result of a product that is not attention: a mix of heads, a composition, or scores."""
         if not isinstance(result, Tensor):
             return
