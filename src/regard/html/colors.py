@@ -51,7 +51,8 @@ def levels(
         high = float(values[finite].max(initial=0.0))
     part = np.zeros_like(values)
     if high > 0:
-        np.divide(values, high, out=part, where=finite)
+        # What lies beyond either end has its color; divided by a tiny `high`, it would overflow.
+        np.divide(values.clip(0, high), high, out=part, where=finite)
     level = np.round(part.clip(0, 1) * top).astype(np.uint8)
     return np.where(finite, level, np.uint8(BLANK))
 
