@@ -122,7 +122,7 @@ def test_one_call_gives_what_the_folds_and_the_table_give(
             asked = {"map": cells, "mask": mask, "align": offset, "statistics": chosen}
             with monkeypatch.context() as patch:
                 one = numbers(observe(query, key, **asked))  # type: ignore[arg-type]
-                patch.setattr(attention, "_looked", lambda *_: None)
+                patch.setattr(attention, "_at_once", lambda *_: None)
                 two = numbers(observe(query, key, **asked))  # type: ignore[arg-type]
                 patch.setattr(statistics_table, "_plain", lambda _: False)
                 table = numbers(observe(query, key, **asked))  # type: ignore[arg-type]
