@@ -15,7 +15,7 @@ from regard.attention import observe
 from regard.errors import WatchError
 from regard.masks import causal, near, padding
 from regard.spec import Spec
-from regard.statistics import table as statistics_table
+from regard.statistics import formulas
 from regard.statistics.observation import Map, Observation
 from regard.watch.resolved import ResolvedCall
 from regard.watch.sampled import sampled_weights
@@ -124,7 +124,7 @@ def test_one_call_gives_what_the_folds_and_the_table_give(
                 one = numbers(observe(query, key, **asked))  # type: ignore[arg-type]
                 patch.setattr(attention, "_at_once", lambda *_: None)
                 two = numbers(observe(query, key, **asked))  # type: ignore[arg-type]
-                patch.setattr(statistics_table, "_plain", lambda _: False)
+                patch.setattr(formulas, "_plain", lambda _: False)
                 table = numbers(observe(query, key, **asked))  # type: ignore[arg-type]
             assert one.keys() == two.keys() == table.keys()
             for name in one:
