@@ -8,12 +8,16 @@ import pytest
 
 from regard.errors import ModelError
 from regard.record.history import History
+from regard.tasks.answer import data as answer
+from regard.tasks.bottleneck import data as bottleneck
+from regard.tasks.caption import data as caption
 from regard.tasks.common import model_card, pretrained
 from regard.tasks.common.catalogue import NAMES, tasks
 from regard.tasks.common.task import MODEL
 from regard.tasks.summarize import data as summarize
 from regard.tasks.summarize import docstrings
 from regard.tasks.summarize import recipe as summarizer
+from regard.tasks.translate import data as translate
 from regard.training.monitor import FILE
 
 EVERY = [task for name in NAMES for task in tasks(name)]
@@ -31,6 +35,15 @@ LEAST = {
 def scores(card):
     """Each score of a card by its name, without where it was found."""
     return {re.sub(r" \(.*\)", "", name): value for name, value, _ in model_card.lines(card["scores"])}
+
+
+@pytest.mark.parametrize("data", [translate, bottleneck, answer, caption])
+def test_what_the_data_can_say_is_what_the_trained_model_knows(data):
+    """One word spelled anew in the data, and a model that was trained before no longer knows it."""
+    name = data.__name__.split(".")[-2]
+    for task in tasks(name):
+        _, tokenizer = pretrained.load(name, task.model)
+        assert tokenizer == data.vocabulary()
 
 
 @pytest.fixture(scope="module")
