@@ -16,10 +16,19 @@ from regard.errors import require
 from regard.tasks.common.tokenizer import Text
 
 STYLES = ("full", "long", "medium")
+# The symbols of CLDR's patterns (Unicode Technical Standard 35), and the tag of what each stands for.
 MEANINGS = {
-    "E": "weekday", "d": "day", "M": "month", "y": "year", "h": "hour", "H": "hour", "m": "minute", "s": "second",
-    "a": "half", "z": "zone",
-}  # fmt: skip
+    "E": "weekday",
+    "d": "day",
+    "M": "month",
+    "y": "year",
+    "h": "hour",
+    "H": "hour",
+    "m": "minute",
+    "s": "second",
+    "a": "half",
+    "z": "zone",
+}
 BOTH = {"H": ("hour", "half")}  # 15 says what 3 and PM say
 SCALES = {
     **dict.fromkeys(("hundred", "cent", "cents", "hundert"), "hundred"),
@@ -70,8 +79,9 @@ def number(value: int, language: str) -> Text:
             segments.append((part, ()))
         elif part in SCALES:
             segments.append((part, (SCALES[part],)))
+        # French says 80 as four twenties: both words tell the tens.
         elif part == "quatre" and after.startswith("-vingt"):
-            segments.append((part, ("tens",)))  # four twenties
+            segments.append((part, ("tens",)))
         else:
             segments.append((part, _digits(values[part], after.strip())))
     return Text.of(segments)
