@@ -236,7 +236,7 @@ def test_short_documents_are_learned_from_and_long_ones_scored(documents, monkey
     assert {document.name for document in scored} == {d.name for d in held if len(d.sentences) >= 4}
     assert scored != sorted(scored, key=held.index)  # drawn, so that no package comes first
     monkeypatch.setattr(recipe, "HELD", {True: 5})
-    assert recipe.data(True, None).held.documents == scored[:5]
+    assert recipe.data(True, None).held_out.documents == scored[:5]
 
 
 def test_the_card_has_rouge_of_every_choice_and_what_attention_is_above(documents):
