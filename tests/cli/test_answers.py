@@ -169,7 +169,7 @@ def test_a_mistake_gets_one_message_and_no_traceback(regard, tmp_path, arguments
 
 
 def test_a_task_that_the_package_does_not_bring_says_what_makes_it(regard, monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
+    monkeypatch.setattr(pretrained, "root", lambda: tmp_path)
     status, _, err = regard("look", "answer")
     assert status == 2 and err == (
         "regard: the model must be one that Regard brings, and there is no 'encoder' of answer: regard train answer\n"
