@@ -17,13 +17,29 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
+from regard.tasks.common.batches import IGNORED
 from regard.tasks.language.data import CONTEXT, FILE, FILE_ID, VOCABULARY, rows, stream, train_tokenizer
 from regard.tasks.language.files import Source, is_held_out, sources, standard_library
 
 __all__ = [
-    "CONTEXT", "FILE", "FILE_ID", "PACKAGES", "VOCABULARY", "Source", "endless_rows", "is_held_out", "packages",
-    "rename", "renamed", "repeated", "rows", "sources", "standard_library", "stream", "train_tokenizer",
-]  # fmt: skip
+    "CONTEXT",
+    "FILE",
+    "FILE_ID",
+    "PACKAGES",
+    "VOCABULARY",
+    "Source",
+    "endless_rows",
+    "is_held_out",
+    "packages",
+    "rename",
+    "renamed",
+    "repeated",
+    "rows",
+    "sources",
+    "standard_library",
+    "stream",
+    "train_tokenizer",
+]
 
 PACKAGES = ("numpy", "sympy", "torch")
 """Further training text: torch and two of the packages that come with it, so no install lacks them."""
@@ -61,8 +77,9 @@ def rename(source: Source, words: Sequence[str], chance: random.Random) -> Sourc
         tokens = list(tokenize.generate_tokens(io.StringIO(source.text).readline))
     except (tokenize.TokenError, SyntaxError):
         return source
-    found = [t for t in tokens if t.type == tokenize.NAME]
-    counts = Counter(t.string for t in found)
+    identifiers = [token for token in tokens if token.type == tokenize.NAME]
+    counts = Counter(token.string for token in identifiers)
+    # Keywords are names to the tokenizer too, and what Python defines must keep its name to mean the same.
     fixed = {*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "self", "cls"}
     names = {
         name: "_".join(chance.choices(words, k=chance.choice((1, 2, 2, 3))))
@@ -70,7 +87,8 @@ def rename(source: Source, words: Sequence[str], chance: random.Random) -> Sourc
         if count > 1 and name not in fixed and not name.startswith("__") and chance.random() < 0.5
     }
     lines = source.text.splitlines(keepends=True)
-    for token in reversed(found):  # from the end, so that earlier columns stay right
+    # From the end, so that earlier columns stay right.
+    for token in reversed(identifiers):
         if token.string in names:
             (row, first), (_, last) = token.start, token.end
             line = lines[row - 1]
@@ -79,7 +97,7 @@ def rename(source: Source, words: Sequence[str], chance: random.Random) -> Sourc
 
 
 def renamed(files: Sequence[Source], tokenizer: PreTrainedTokenizerFast, seed: int) -> list[Source]:
-    """`rename` on every file, with words that are single pieces of the tokenizer."""
+    """`rename` on every file, with words that are single tokens."""
     chance = random.Random(seed)
     plain = [w for w in tokenizer.get_vocab() if w.isascii() and w.isalpha() and w.islower()]
     words = sorted({*plain} - {*keyword.kwlist, *keyword.softkwlist})
@@ -89,11 +107,11 @@ def renamed(files: Sequence[Source], tokenizer: PreTrainedTokenizerFast, seed: i
 def repeated(generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """A row of one random span over and over, and its labels, which leave out the unpredictable first copy.
 
-    The span has 16 to 255 uniformly random tokens. Labels are -100 where the loss must not look.
+    The span has 16 to 255 uniformly random tokens. Labels are −100 where the loss must not look.
     """
     length = int(torch.randint(16, CONTEXT // 2, (1,), generator=generator))
     span = torch.randint(1, VOCABULARY, (length,), generator=generator)
     row = torch.cat([torch.tensor([FILE_ID]), span.repeat(CONTEXT // length + 1)])[:CONTEXT]
     labels = row.clone()
-    labels[: length + 1] = -100
+    labels[: length + 1] = IGNORED
     return row, labels

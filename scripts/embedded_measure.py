@@ -35,6 +35,7 @@ def bigram(train: Tensor, vocabulary: int) -> Tensor:
     """
     pairs = torch.bincount(train[:-1] * vocabulary + train[1:], minlength=vocabulary**2)
     counts = pairs.view(vocabulary, vocabulary).double()
+    # At least 1, so that after a token that was never seen P(b|a) is P(b) and not 0 / 0.
     kinds = (counts > 0).sum(1, keepdim=True).clamp(min=1)
     return (counts + kinds * unigram(train, vocabulary)) / (counts.sum(1, keepdim=True) + kinds)
 
@@ -62,11 +63,13 @@ def induction(model: PreTrainedModel, seed: int, sequences: int = 64, length: in
     special = model.config.bos_token_id
     span = torch.randint(special + 1, model.config.vocab_size, (sequences, length), generator=generator)
     ids = torch.cat([torch.full((sequences, 1), special), span, span], dim=1)
+    # The other implementations return no weights.
     before = model.config._attn_implementation
     model.set_attn_implementation("eager")
     total: Tensor | float = 0.0
     for part in ids.split(16):
         layers = model(input_ids=part, use_cache=False, output_attentions=True).attentions
+        # Query 1 + length + i is token i of the second copy; key 2 + i follows token i in the first: one diagonal.
         weights = torch.stack(layers).float()[..., 1 + length :, 2 : 2 + length]
         total = total + weights.diagonal(dim1=-2, dim2=-1).mean(-1).sum(1)
     model.set_attn_implementation(before)

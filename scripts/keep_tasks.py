@@ -1,4 +1,4 @@
-"""Put trained models of the tasks into `packages/regard-tasks`: weights, words, history, card, pictures, a page.
+"""Put trained models of the tasks into `packages/regard-tasks`: weights, tokenizer, history, card, pictures, a page.
 
     python scripts/keep_tasks.py FOLDER [TASK …]
 
@@ -62,24 +62,29 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _steps(path: Path) -> int:
+    # As a number: as texts, checkpoint-500 comes after checkpoint-1000.
     return int(path.parent.name.rpartition("-")[2])
 
 
 def lengths(source: Path) -> None:
     """The bottleneck's figure: exact translations against the number of dates, over the seeds that were trained."""
-    kept_path = pretrained.folder("bottleneck") / "lengths.json"
-    seen = json.loads(kept_path.read_text()) if kept_path.exists() else {}
+    path_of_lengths = pretrained.folder("bottleneck") / "lengths.json"
+    seen: dict[str, dict[str, dict[str, list[float]]]] = {}
+    # Seeds that were trained before and are not in the folder any more stay in the figure.
+    if path_of_lengths.exists():
+        seen = json.loads(path_of_lengths.read_text())
     for task in tasks("bottleneck"):
         for seed in SEEDS:
             path = source / f"{task.model}{f'-{seed}' if seed else ''}" / CARD
             if path.exists():
                 scores = read_card(path.parent)["scores"]
                 seen.setdefault(task.model, {})[str(seed)] = {
-                    name: [each["score"] for each in scores[name].values()]
+                    name: [score["score"] for score in scores[name].values()]
                     for name in ("exact_by_length", "dates_by_length")
                 }
+    # In the order of the tasks, which is that of the legend, and not in the order in which they were trained.
     seen = {task.model: seen[task.model] for task in tasks("bottleneck") if task.model in seen}
-    files.write(kept_path, json.dumps(seen, indent=1) + "\n")
+    files.write(path_of_lengths, json.dumps(seen, indent=1) + "\n")
     table = {
         model: {name: [run[name] for run in runs.values()] for name in ("exact_by_length", "dates_by_length")}
         for model, runs in seen.items()

@@ -49,6 +49,7 @@ def build_model() -> LlamaForCausalLM:
 
 def optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
     """Muon (Jordan 2024) for the matrices of the layers, AdamW for embeddings and norms."""
+    # Not the embeddings, matrices as well: Muon is made for the weights between hidden layers.
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
     others = [p for p in model.parameters() if id(p) not in chosen]
@@ -87,6 +88,7 @@ def train(
     while (done := fraction_done(progress.steps, time.monotonic() - start)) < 1:
         groups = [group for stepper in steppers for group in stepper.param_groups]
         for group, first in zip(groups, first_rates, strict=True):
+            # The schedule begins at 0, with which the first step would do nothing.
             group["lr"] = first * max(rate(done), 1e-4)
         ids, labels = next(feed)
         model.train()
@@ -122,7 +124,8 @@ def arguments() -> argparse.Namespace:
 def keep_memory() -> None:
     """Tell glibc not to hand freed memory back: fresh pages for every step cost a third of the time."""
     if sys.platform == "linux":
-        mmap_max, trim_threshold = -4, -1  # names of malloc.h
+        # M_MMAP_MAX and M_TRIM_THRESHOLD of malloc.h.
+        mmap_max, trim_threshold = -4, -1
         c_library = ctypes.CDLL(None)
         c_library.mallopt(mmap_max, 0)
         c_library.mallopt(trim_threshold, 2**31 - 1)

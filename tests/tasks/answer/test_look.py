@@ -231,7 +231,7 @@ def test_a_file_of_blanks_is_no_story():
 
 
 def test_other_models_and_missing_ones_are_said(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
+    monkeypatch.setattr(pretrained, "root", lambda: tmp_path)
     with pytest.raises(ModelError, match="there is no 'encoder' of answer: regard train answer"):
         look("answer", WHERE)
     with pytest.raises(ArgumentError, match="the model must be one that answer has, got 'lstm'"):

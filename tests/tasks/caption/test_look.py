@@ -158,7 +158,7 @@ def test_the_record_is_kept_and_reported(fresh, picture, tmp_path):
 
 
 def test_what_is_no_picture_is_said_before_a_model_is_loaded(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
+    monkeypatch.setattr(pretrained, "root", lambda: tmp_path)
     with pytest.raises(ArgumentError, match="the picture must be a file, and there is no 'nowhere'"):
         look("caption", "nowhere")
     with pytest.raises(ArgumentError, match="the picture must be one that can be read"):

@@ -67,7 +67,7 @@ def test_an_unknown_word_is_said(piece, message):
 
 
 def test_a_word_twice_is_said():
-    with pytest.raises(ArgumentError, match="words must differ from each other and from .*, got 'a' twice"):
+    with pytest.raises(ArgumentError, match="tokens must differ from each other and from .*, got 'a' twice"):
         Vocabulary(("a", "b", "a"))
     with pytest.raises(ArgumentError, match="got '<end>' twice"):
         Vocabulary(("a", "<end>"))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from regard.tasks.common.metrics import rouge1, words
+from regard.tasks.common.metrics import rouge1, split_words
 from regard.tasks.common.split import held_out
 from regard.tasks.common.tokenizer import END, UNKNOWN
 from regard.tasks.summarize import data as summarize
@@ -131,7 +131,7 @@ TRAIN = [DOCUMENT, Document("p", "g", "x", ("a b c", "b b q", "b h")), Document(
 
 
 def test_the_centroid_is_that_of_scikit_learn():
-    counted = TfidfVectorizer(tokenizer=words, lowercase=False, token_pattern=None)
+    counted = TfidfVectorizer(tokenizer=split_words, lowercase=False, token_pattern=None)
     counted.fit([" ".join(document.sentences) for document in TRAIN])
     for document in TRAIN:
         rows = counted.transform(document.sentences).toarray()

@@ -227,6 +227,6 @@ def test_the_example_is_read_and_reported(fresh, tmp_path):
 
 
 def test_a_missing_model_names_what_makes_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
+    monkeypatch.setattr(pretrained, "root", lambda: tmp_path)
     with pytest.raises(ModelError, match="there is no 'pointer' of summarize: regard train summarize"):
         look("summarize")

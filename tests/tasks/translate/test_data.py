@@ -9,10 +9,11 @@ from babel.dates import format_date, format_datetime, format_time
 from num2words import num2words
 
 from regard.tasks.bottleneck import data as bottleneck
+from regard.tasks.common.batches import IGNORED, collate
 from regard.tasks.common.tokenizer import END, PAD
 from regard.tasks.translate import data as translate
 from regard.tasks.translate import dates
-from regard.tasks.translate.pairs import IGNORED, Pairs, collate
+from regard.tasks.translate.pairs import Pairs
 
 WHEN = datetime(2022, 3, 3, 15, 45, 12)
 LOCALES = (*translate.ENGLISH, *translate.LANGUAGES)

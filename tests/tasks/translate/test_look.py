@@ -212,7 +212,7 @@ def test_other_languages_and_models_are_said(arguments, message):
 
 
 def test_a_model_that_the_package_lacks_names_what_makes_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(pretrained, "ROOT", tmp_path)
+    monkeypatch.setattr(pretrained, "root", lambda: tmp_path)
     with pytest.raises(ModelError, match="there is no 'transformer' of translate: regard train translate"):
         look("translate", ISSUE)
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from regard.tasks.bottleneck import data as bottleneck
@@ -90,6 +90,7 @@ def month_name(month):
 
 
 @given(WHENS, ENGLISH, LANGUAGES, st.integers(1, 6), st.booleans())
+@example(datetime(2000, 1, 1), "en", "fr", 4, True)
 def test_a_wrong_weekday_is_translated_as_it_is_said_and_named(when, english, into, later, clock):
     text = str(dates.moment(when, english, "full", time=clock))
     right, wrong = (WEEKDAYS[(when.weekday() + days) % 7] for days in (0, later))

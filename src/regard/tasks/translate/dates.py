@@ -16,6 +16,7 @@ from regard.errors import require
 from regard.tasks.common.tokenizer import Text
 
 STYLES = ("full", "long", "medium")
+# The symbols of CLDR's patterns (Unicode Technical Standard 35), and the tag of what each stands for.
 MEANINGS = {
     "E": "weekday",
     "d": "day",
@@ -109,8 +110,8 @@ def number(value: int, language: str) -> Text:
             segments.append((part, ()))
         elif part in SCALES:
             segments.append((part, (SCALES[part],)))
+        # French says 80 as four twenties: both words tell the tens.
         elif part == "quatre" and after.startswith("-vingt"):
-            # "quatre-vingts", four twenties, are eighty.
             segments.append((part, ("tens",)))
         else:
             segments.append((part, _digits(values[part], after.strip())))

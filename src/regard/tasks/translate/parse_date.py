@@ -65,7 +65,8 @@ def wrong_weekdays(text: str) -> list[str]:
     """The dates of a text, in full and with their own weekday, that it gives another weekday."""
     wrong = []
     for part in text.split(_BETWEEN):
-        said, days = _weekday(part), list(_days(part))
+        # Without the clock, whose hour may be a day that has the weekday: 1 January at 12:00 is not 12 January.
+        said, days = _weekday(part), list(_days(_CLOCK.sub(" ", part)))
         if said is not None and days and all(day.weekday() != said for day in days):
             wrong.append(_date(days[0], "en_GB", "full"))
     return wrong
