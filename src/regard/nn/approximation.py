@@ -57,7 +57,7 @@ def errors_by_rank(
     with torch.no_grad():
         exact = attend(query, key, value, mask=up_to_here() if causal else None)
         size = exact.norm(dim=(2, 3))
-        # A generator, so that the output of one rank is freed before the next is computed.
+        # A generator, so that the outputs of all ranks are never held at once.
         outputs = (approximate(rank, query, key, value) for rank in ranks)
         return torch.stack([(output - exact).norm(dim=(2, 3)) / size for output in outputs])
 

@@ -103,8 +103,8 @@ class Learned(nn.Module):
             last = first + x.shape[1] - 1
             if x.ndim == 3 and last >= max_positions:
                 raise ArgumentError(self._past(last))
-        # Positions row by row are on the device: to look at the largest is to wait, which no graph can.
         positions = _positions(x, first, embed_dim)
+        # Positions row by row are on the device: to look at the largest is to wait, which no graph can.
         if (
             not isinstance(first, int)
             and not torch.compiler.is_compiling()

@@ -53,7 +53,6 @@ def seeded(collate: Callable[[list[Any]], Any], seed: int) -> Callable[[list[tup
     """`collate` for examples with their places; torch's random numbers in it follow from the first place."""
 
     def collated(placed: list[tuple[int, Any]]) -> Any:
-        # Batches are put together on the CPU: no device's random state is touched, or needs to be saved.
         with torch.random.fork_rng([]):
             # From the place in the run, so that a resumed run masks the same tokens in any worker.
             torch.manual_seed(int(np.random.SeedSequence((seed, placed[0][0])).generate_state(1)[0]))
