@@ -59,6 +59,7 @@ class Setting:
 
     def inputs(self, queries: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Random query, key and value; the same ones for the same setting."""
+        # Drawn on the CPU, so that all devices and types get the same numbers.
         generator = torch.Generator().manual_seed(0)
         lengths = (self.length if queries is None else queries, self.length, self.length)
         query, key, value = (
@@ -110,6 +111,7 @@ def columns(setting: Setting, *, with_stored: bool = True) -> Contest:
     spec = Spec.of(sizes_of(query, key, value), mask=setting.mask)
     want = wanted("columns", cell=max(1, setting.length // GRID), output=False)
     engine = choose("auto", query, key, None, spec, want)
+    # Outside what is timed: the question is what the second fold takes.
     state = engine.rows(query, key, None, spec, wanted("lse", output=False))
     candidates: Candidates = {
         "regard": lambda: engine.columns(query, key, spec, state.m, state.l, want),

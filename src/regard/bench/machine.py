@@ -61,6 +61,7 @@ def memory_kib(field: str) -> int:
     if STATUS.exists():
         lines = STATUS.read_text().splitlines()
     for line in lines:
+        # With the colon, as one field's name may begin another's.
         if line.startswith(field + ":"):
             return int(line.split()[1])
     raise RuntimeError(f"the kernel must report {field}")
@@ -70,6 +71,7 @@ def peak(run: Callable[[], object], device: str = "cpu") -> int | None:
     """Bytes that a call takes at most, above what was there before; None where the system does not say."""
     if device.startswith("cuda"):
         before = torch.cuda.memory_allocated(device)
+        # torch keeps the largest since the start of the process, which an earlier call may hold.
         torch.cuda.reset_peak_memory_stats(device)
         run()
         return int(torch.cuda.max_memory_allocated(device)) - before

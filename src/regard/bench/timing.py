@@ -30,6 +30,7 @@ def interleaved(candidates: Candidates, repetitions: int = 7, device: str = "cpu
         for name, run in candidates.items():
             taken[name].append(seconds(run, device))
     return {
+        # The median: one turn that the system interrupts would pull a mean away.
         name: {"median_s": statistics.median(times), "min_s": min(times), "max_s": max(times)}
         for name, times in taken.items()
     }

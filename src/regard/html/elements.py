@@ -105,9 +105,11 @@ def picture(shades: NDArray[np.uint8], side: int, name: str, *, gap: int = 0) ->
         gap: transparent pixels between cells; 0 stores one pixel per cell, which the browser enlarges.
     """
     rows, columns = shades.shape
+    # Whole pixels for each cell, as browsers draw cells of a fraction unevenly.
     high, wide = (max(1, min(side // count, side // 4)) for count in (rows, columns))
     if gap:
         shades = np.repeat(np.repeat(shades, high, 0), wide, 1)
+        # Gaps are transparent pixels, so that the page's own color lies between cells in light and dark.
         shades[np.arange(len(shades)) % high >= high - gap] = BLANK
         shades[:, np.arange(shades.shape[1]) % wide >= wide - gap] = BLANK
     data = base64.b64encode(_png(shades)).decode("ascii")
@@ -127,6 +129,7 @@ def _png(shades: NDArray[np.uint8]) -> bytes:
     chunks = (
         (b"IHDR", header),
         (b"PLTE", PALETTE[:, :3].tobytes()),
+        # Opacity index by index, which keeps a pixel at one byte.
         (b"tRNS", PALETTE[:, 3].tobytes()),
         (b"IDAT", zlib.compress(lines, 9)),
         (b"IEND", b""),
@@ -156,6 +159,7 @@ def cells(
     shades = levels(values, high, top=TABLE_LEVELS).tolist()
     for value, shade, name in zip(values.tolist(), shades, names, strict=True):
         if shade == BLANK:
+            # NaN is none of the colors: the lightest one would say 0.
             row.append(f'<td title="{text(name)}: no number">·</td>')
             continue
         style, written = f"background:{HEX[shade]}", ""
@@ -190,4 +194,5 @@ def table(head: Sequence[str], rows: Iterable[tuple[str, str, str]]) -> str:
         f'<tr><th title="{shortened(full)}">{shortened(name)}</th>{inside}</tr>'
         for name, full, inside in rows
     )
+    # A wide table scrolls by itself, and does not stretch the notebook's page.
     return f'<div class="wide"><table><thead>{above}</thead><tbody>{below}</tbody></table></div>'

@@ -38,6 +38,7 @@ class Prefix(Mask):
         self._set(length=length)
         if traced(length):
             return
+        # Bounds on the host, read once: `tile` is asked for every tile, and may not wait for a device.
         numbers = _listed(length)
         self._set(shortest=min(numbers), longest=max(numbers))
 
@@ -80,6 +81,7 @@ class Padding(Mask):
         self._set(lengths=lengths, start=start)
         if traced(lengths, start):
             return
+        # One start may be for many lengths, and the other way round.
         spans = np.broadcast_arrays(np.array(_listed(start)), np.array(_listed(lengths)))
         starts, ends = spans[0], spans[0] + spans[1]
         # A row without real tokens allows nothing: it forbids ALL, but must not hide NONE.
@@ -154,10 +156,12 @@ class Documents(Mask):
         self._set(lows=lows, highs=np.maximum.reduceat(labels, starts, axis=1), block=BLOCK)
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        # Two numbers for outside, or positions that belong to no document would share one.
         return self._document(q_pos, batch, OUTSIDE) == self._document(k_pos, batch, OUTSIDE + 1)
 
     def _document(self, position: Tensor, batch: Index, outside: int) -> Tensor:
         last = self.ids.shape[-1] - 1
+        # Clamped to be looked up; what lies outside is replaced below.
         place = position.clamp(0, last)
         if self.ids.ndim == 1:
             ids = self.ids[place]

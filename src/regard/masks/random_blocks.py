@@ -47,6 +47,7 @@ class RandomBlocks(Mask):
         return -(-self.keys // self.block)
 
     def _allows(self, q_pos: Tensor, k_pos: Tensor, batch: Index, head: Index) -> Tensor:
+        # The hash multiplies 32 bits by 32 bits, which an int32 position could not hold.
         q_block, k_block = q_pos.to(torch.int64) // self.block, k_pos // self.block
         first, *others = self._draw(q_block)
         allowed = k_block == first

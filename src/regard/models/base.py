@@ -29,6 +29,7 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
     # Trainer then says how many labels there are in all accumulated batches together.
     accepts_loss_kwargs = True
     main_input_name = "input_ids"
+    # A residual adds what both ends hold: `device_map` keeps each layer on one device.
     _no_split_modules: ClassVar[list[str]] = ["EncoderLayer", "DecoderLayer"]
     _complete = False
     # A new model to take missing weights from; in a tuple, as a module that is an attribute becomes a submodule.
@@ -57,6 +58,7 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
         super().initialize_weights()
         for part in self.modules():
             if isinstance(part, Model):
+                # It has served its purpose, and takes as much memory as the model.
                 part._new = ()
 
     @torch.no_grad()
@@ -69,6 +71,7 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
         if name is None:  # a table or a projection that was resized
             nn.init.normal_(module.get_parameter("weight"), std=SMALL)
             return
+        # A whole new model, as modules draw their weights in their constructors and nowhere else.
         self._new = self._new or (type(self)(self.config),)
         new = self._new[0].get_submodule(name)
         tensors = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
@@ -94,6 +97,7 @@ class Model(PreTrainedModel):  # type: ignore[misc]  # typed on their side only
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Another table of tokens."""
+        # Tables that are tied are one parameter: a resized one takes the place of each.
         for table in self._tables:
             self.get_submodule(table).add_module("tokens", value)
 
@@ -142,8 +146,10 @@ def cross_entropy(logits: Tensor, labels: Tensor, count: Tensor | int | None = N
     """
     # bfloat16 holds 8 bits: the sum of a vocabulary's exponentials would be wrong by percents.
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32)).flatten(0, 1)
+    # A sum: Trainer divides by the labels of all accumulated batches, not by those of this one.
     total = F.cross_entropy(exact, labels.to(logits.device).flatten(), ignore_index=IGNORED, reduction="sum")
     if count is None:
+        # Without labels the sum is 0, and 0 / 0 would be NaN.
         count = (labels != IGNORED).sum().clamp(min=1)
     if isinstance(count, Tensor):
         # Of a model that is split, the last layer may be on another device than the count.

@@ -40,6 +40,7 @@ class LentCache(Cache):
         if cross_attention != hasattr(past, "cross_attention_cache"):
             kind = "an EncoderDecoderCache" if cross_attention else "a DynamicCache"
             raise ArgumentError(f"past_key_values must be {kind}, got {type(past).__name__}")
+        # A static cache gives room for tokens that are not there yet, which only masks of transformers hide.
         if past.is_compileable:
             raise ArgumentError(
                 "past_key_values must grow with the text, as a DynamicCache does, got a static cache: "
@@ -74,6 +75,7 @@ class LentEntry(Entry):
         """Keep the keys and values of new tokens, and give those of all tokens so far."""
         if not self._crossing:
             return getattr(self._past, "self_attention_cache", self._past).update(key, value, self._index)
+        # The sign of transformers that the memory was projected, which its `reset` takes back.
         self._past.is_updated[self._index] = True
         return self._past.cross_attention_cache.update(key, value, self._index)
 
@@ -83,6 +85,7 @@ class RecurrentCache:
     """Where a recurrent decoder stands, for `generate`: one state in place of the keys and values of all tokens."""
 
     state: DecoderState
+    # `generate` asks every cache whether the model may be compiled around it.
     is_compileable: ClassVar[bool] = False
 
     def get_seq_length(self) -> int:

@@ -34,6 +34,7 @@ class TextConfig(PreTrainedConfig):  # type: ignore[misc]  # typed on their side
         decoder_start_token_id: the token that comes before a target, in models with an encoder and a decoder.
     """
 
+    # Trainer would gather these beside the logits, step by step of an evaluation.
     keys_to_ignore_at_inference: ClassVar[list[str]] = ["past_key_values", "encoder_last_hidden_state"]
 
     vocab_size: int = 256
@@ -154,6 +155,7 @@ class EncoderConfig(TransformerConfig):
     local_layers: int = 0
 
     def parts(self) -> list[Config]:
+        # An encoder by itself has no projection to the vocabulary, whatever the config says of ties.
         return [self.stack(type_vocab_size=self.type_vocab_size, tie_word_embeddings=True)]
 
 
@@ -202,6 +204,7 @@ class EncoderDecoderConfig(Seq2SeqConfig):
         return EncoderConfig(**_shared(self), vocab_size=vocab_size, num_hidden_layers=self.encoder_layers)
 
     def parts(self) -> list[Config]:
+        # One table for both sides is counted with the decoder.
         encoder = self.of_encoder().stack(vocab_size=self.source_vocab_size or 0, tie_word_embeddings=True)
         return [encoder, self.stack(cross_attention=True)]
 
@@ -280,6 +283,7 @@ class ImageToTextConfig(Seq2SeqConfig):
     def parts(self) -> list[Config]:
         rows, columns = self.grid
         patches = rows * columns if self.position_embedding_type == "learned" else 0
+        # Patches are projected, not looked up, so this side has no table of tokens.
         encoder = self.of_encoder().stack(
             vocab_size=0, max_position_embeddings=patches, tie_word_embeddings=True
         )

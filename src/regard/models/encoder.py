@@ -76,6 +76,7 @@ class EncoderModel(Model):
         """
         refuse(asked)
         here = text(attention_mask, *input_ids.shape)
+        # The first real token is at 0 wherever padding ends, so padding on the left changes nothing.
         x = self.embedding(input_ids, 0 - here.start, token_type_ids)
         own = here.own(input_ids.shape[1])
         if not self.config.local_layers:
@@ -86,6 +87,7 @@ class EncoderModel(Model):
             )
         within = documents(token_type_ids)
         if own is not None:
+            # Padding is filled with segment 0, and real tokens of that segment would attend it.
             within = within & own
         layers = [within] * self.config.local_layers + [own] * (
             self.config.num_hidden_layers - self.config.local_layers
@@ -176,6 +178,7 @@ class EncoderForQuestionAnswering(Model):
         hidden = self.encoder(input_ids, attention_mask, token_type_ids, **asked).last_hidden_state
         logits = self.span(hidden)
         if attention_mask is not None:
+            # No answer lies in padding, which may take no part of the softmax over places.
             logits = logits.masked_fill(attention_mask[..., None] == 0, -float("inf"))
         starts, ends = logits.unbind(-1)
         loss = None
@@ -184,6 +187,7 @@ class EncoderForQuestionAnswering(Model):
         if start_positions is not None and end_positions is not None:
             loss = (
                 sum(
+                    # The places of a text are the classes: each row makes one choice among them.
                     cross_entropy(scores[:, None], places[:, None], num_items_in_batch)
                     for scores, places in ((starts, start_positions), (ends, end_positions))
                 )

@@ -107,6 +107,7 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
             if input_ids is None:
                 raise ArgumentError("a source must be given as input_ids or encoder_outputs, got neither")
             encoder_outputs = self.encoder(input_ids, attention_mask)
+        # By number, as whoever encodes with return_dict=False holds a tuple.
         memory = encoder_outputs[0]
         here = text(attention_mask, *memory.shape[:2])
         past = started(past_key_values, use_cache)
@@ -130,4 +131,5 @@ def target(model: Model, ids: Tensor | None, labels: Tensor | None) -> Tensor:
 
 def started(past: Any, use_cache: bool | None) -> Any:
     """The cache that was given, or a new one where one is wanted."""
+    # Two, as the target's grows with every token and the source's is filled once.
     return EncoderDecoderCache(DynamicCache(), DynamicCache()) if use_cache and past is None else past

@@ -61,6 +61,7 @@ def new_stem(channels: list[int]) -> nn.Sequential:
         # The first one keeps height and width. With four pixels a kernel, a patch is in the middle of what is seen
         # with it; three would look further to one side.
         kernel, step = (4, 2) if index else (3, 1)
+        # Without bias, as the norm behind it would subtract any.
         convolution = nn.Conv2d(inputs, outputs, kernel, step, padding=1, bias=False)
         nn.init.kaiming_normal_(convolution.weight)
         parts += [convolution, nn.BatchNorm2d(outputs), nn.GELU()]
@@ -125,6 +126,7 @@ class ImageEncoder(Model):
                 f"pixel_values must be (batch, channels, height, width) = (batch, {', '.join(map(str, want))}), "
                 f"got {tuple(pixel_values.shape)}"
             )
+        # Processors give float32, also to a model in bfloat16.
         pixels = pixel_values.to(self.patches.weight.dtype)
         if self.stem is None:
             cut = F.unfold(pixels, self.config.patch_size, stride=self.config.patch_size)
@@ -187,6 +189,7 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
             encoder_outputs = self.encoder(pixel_values)
         return self._decode(
             encoder_outputs[0],
+            # All images are of one size, so every patch is real.
             Text(),
             decoder_input_ids,
             decoder_attention_mask,

@@ -32,6 +32,7 @@ class Text:
         if self.real is None or self.lengths is None:
             return None
         if self.whole:
+            # Two numbers a row say the same as a dense mask, which has one for each pair of tokens.
             return padding(self.lengths, start=self.start)
         return dense(keep=self.real[:, None, -queries:, None] & self.real[:, None, None, :])
 
@@ -87,10 +88,12 @@ def text(attention_mask: Tensor | None, batch: int, tokens: int) -> Text:
         )
     _check_convention(attention_mask)
     real = attention_mask.bool()
+    # No mask at all, as the fastest kernels of torch take none.
     if bool(real.all()):
         return Text()
     lengths, start = real.sum(1), real.int().argmax(1)
     end = real.shape[1] - real.flip(1).int().argmax(1)
+    # A row of padding alone has no first real token, and `argmax` gives 0 for it.
     whole = bool(((end - start == lengths) | (lengths == 0)).all())
     return Text(real, start, lengths, whole)
 

@@ -89,6 +89,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
     """
 
     config_class = RecurrentConfig
+    # Checkpoints are set on transformer layers, and a network of torch is one call over all tokens.
     supports_gradient_checkpointing = False
     _is_stateful = True  # a state cannot be taken back, so nothing can be guessed ahead
 
@@ -162,6 +163,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
                 raise ArgumentError("a source must be given as input_ids or encoder_outputs, got neither")
             encoder_outputs = self.encoder(input_ids, attention_mask)
         memory = encoder_outputs.last_hidden_state
+        # Through tanh, as states lie within ±1 (Bahdanau et al. 2015, appendix A.2.2).
         begin: DecoderState | Tensor = self.bridge(encoder_outputs.final_state).tanh()
         if past_key_values is not None:
             begin = past_key_values.state

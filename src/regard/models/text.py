@@ -58,6 +58,7 @@ class Embedding(nn.Module):
             x = x * self.scale
         if self.segments is not None:
             if segments is None:
+                # As in BERT, a text without segments is all of the first kind.
                 segments = ids.new_zeros(ids.shape)
             if segments.shape != ids.shape:
                 raise ShapeError(

@@ -57,6 +57,7 @@ def errors_by_rank(
     with torch.no_grad():
         exact = attend(query, key, value, mask=up_to_here() if causal else None)
         size = exact.norm(dim=(2, 3))
+        # A generator, so that the outputs of all ranks are never held at once.
         outputs = (approximate(rank, query, key, value) for rank in ranks)
         return torch.stack([(output - exact).norm(dim=(2, 3)) / size for output in outputs])
 
@@ -82,6 +83,7 @@ def by_slots() -> Approximation:
 
     def approximate(rank: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         keys = key.shape[2]
+        # No more slots than keys: a slot of no key would be the mean 0 / 0.
         segment = torch.arange(keys, device=key.device) * min(rank, keys) // keys
         averages = torch.nn.functional.one_hot(segment).T.to(key.dtype)
         averages = averages / averages.sum(1, keepdim=True)

@@ -87,6 +87,7 @@ class Options:
     def __post_init__(self) -> None:
         if self.norm_type not in ("layer", "rms"):
             raise ArgumentError(f'norm_type must be "layer" or "rms", got {self.norm_type!r}')
+        # A word such as "post" would be true, and silently mean the opposite.
         if not isinstance(self.norm_first, bool):
             raise ArgumentError(f"norm_first must be True or False, got {self.norm_first!r}")
 
@@ -105,6 +106,7 @@ class Options:
     def new_norm(self, embed_dim: int) -> nn.Module:
         """A norm of tokens."""
         if self.norm_type == "rms":
+            # torch's RMS norm has no bias, whatever `bias` says.
             return nn.RMSNorm(embed_dim, eps=self.layer_norm_eps)
         return nn.LayerNorm(embed_dim, eps=self.layer_norm_eps, bias=self.bias)
 

@@ -117,6 +117,7 @@ class Cache:
 
     @sized
     def __init__(self, model: nn.Module) -> None:
+        # By module, not by number: a layer asks with itself, and knows nothing of its place in the stack.
         self._names = {module: name for name, module in model.named_modules()}
         self._entries: dict[nn.Module, Entry] = {}
 

@@ -41,6 +41,7 @@ class Elu(Features):
     @checked
     def forward(self, x: Tensor) -> Tensor:
         """As many features as the vectors have numbers."""
+        # Clamped before exp: e to a large number is infinite, and its gradient inf · 0.
         return x.clamp(max=0).exp() + x.relu()
 
 
@@ -70,6 +71,7 @@ class PositiveRandom(Features):
         for name, size in (("dim", dim), ("num_features", num_features)):
             if size < 1:
                 raise ArgumentError(f"{name} must be at least 1, got {size}")
+        # Saved with the weights, as a model trained on these directions is another one on others.
         self.register_buffer("directions", _directions(num_features, dim, seed))
 
     def redraw(self, seed: int) -> None:
@@ -82,8 +84,10 @@ class PositiveRandom(Features):
         num_features, dim = self.directions.shape
         if x.shape[-1] != dim:
             raise ShapeError(f"vectors must have dim {dim}, as the directions have, got {tuple(x.shape)}")
+        # Query and key share the scale 1/√dim, so each takes its root.
         x = x * dim**-0.25
         exponents = x @ self.directions.to(x.dtype).T - x.square().sum(-1, keepdim=True) / 2
+        # A constant to autograd: it is divided out here and multiplied back by whoever takes the logarithm.
         largest = exponents.detach().amax(-1, keepdim=True)
         return (exponents - largest).exp() / math.sqrt(num_features), largest
 
@@ -97,11 +101,13 @@ class PositiveRandom(Features):
 
 def _directions(count: int, dim: int, seed: int) -> Tensor:
     """Normal vectors `(count, dim)`, orthogonal within each block of `dim`."""
+    # On the CPU and by itself: a seed gives the same directions for every device, and torch's state stays.
     generator = torch.Generator().manual_seed(seed)
     drawn = torch.randn(-(-count // dim), dim, dim, generator=generator, dtype=torch.float64)
     frames, triangles = torch.linalg.qr(drawn)
     # The factorisation prefers one side of the sphere; the signs of its diagonal make it fair (Mezzadri 2007).
     frames = frames * triangles.diagonal(dim1=1, dim2=2).sign()[:, None]
     rows = frames.mT.flatten(0, 1)[:count]
+    # Rows of a frame have length 1, normal vectors have not: with unit lengths the estimate would be biased.
     lengths = torch.randn(count, dim, generator=generator, dtype=torch.float64).norm(dim=1, keepdim=True)
     return (rows * lengths).to(torch.get_default_dtype())

@@ -52,6 +52,7 @@ class Layer(nn.Module):
         """Run the blocks, or have autograd run them once more when it needs what lies between."""
         # The second run would append its keys to the cache once more.
         if self.checkpoint and cache is None and torch.is_grad_enabled():
+            # Reentrant checkpoints give no gradients where no input wants one, as behind frozen embeddings.
             return checkpoint(run, *inputs, use_reentrant=False)
         return run(*inputs, cache)
 
@@ -136,6 +137,7 @@ class DecoderLayer(Layer):
         super().__init__(embed_dim, num_heads, dim_feedforward, _causal(attention), options)
         if memory_dim is not None and not cross_attention:
             raise ArgumentError(f"a layer without cross-attention has no memory, got memory_dim {memory_dim}")
+        # None rather than missing: `forward` and `to_torch` ask whether a layer has cross-attention.
         self.crossing, self.crossing_norm = None, None
         if cross_attention:
             # Rotary and relative positions compare tokens of one text; a causal mask would hide most of the memory.
@@ -174,6 +176,7 @@ class DecoderLayer(Layer):
             raise ArgumentError("a decoder layer must be given a memory, got none")
         if memory is not None and self.crossing is None:
             raise ArgumentError("a decoder layer without cross-attention must get no memory, got one")
+        # A mask without a memory is a memory that was forgotten in the call.
         if memory is None and memory_mask is not None:
             raise ArgumentError("memory_mask must come with a memory, got a mask alone")
         return self._checkpointed(self._run, cache, x, memory, mask, memory_mask)
@@ -188,6 +191,7 @@ class DecoderLayer(Layer):
     ) -> Tensor:
         x = self._added(x, self.attention_norm, lambda t: self.attention(t, mask=mask, cache=cache))
         if self.crossing is not None and self.crossing_norm is not None:
+            # A name of its own: within a lambda, mypy forgets that the attribute is not None.
             cross = self.crossing
             x = self._added(x, self.crossing_norm, lambda t: cross(t, memory, mask=memory_mask, cache=cache))
         return self._added(x, self.feedforward_norm, self.feedforward)
@@ -310,6 +314,7 @@ def _causal(attention: AttentionArguments) -> AttentionArguments:
     mask = as_mask(attention.get("mask"))
     if mask is None:
         return {**attention, "mask": causal()}
+    # Joined with the causal one, so that a mask can only hide more: no decoder layer looks ahead.
     return {**attention, "mask": causal() & mask}
 
 

@@ -78,6 +78,7 @@ def linear_attention(
     """
     sizes = sizes_of(query, key, value)
     phi = Elu() if features is None else features
+    # The sums take up a key for each query; which keys others see would be a guess.
     if causal and sizes.queries != sizes.keys:
         raise ShapeError(
             f"causal linear attention needs as many queries as keys, got {sizes.queries} and {sizes.keys}"
@@ -100,6 +101,7 @@ def linear_attention(
         if causal:
             spec["align"] = start
         if state is not None:
+            # Keys cannot be read off their sums: for a watch they are kept besides.
             state.remember(start, (done.key, done.logarithm, done.value))
             keys, values = state.recall()
         output = done.output.to(done.query.dtype)
@@ -136,6 +138,7 @@ def linear_weights(
     """
     sizes = sizes_of(query, key)
     phi = Elu() if features is None else features
+    # For its errors alone: the spec would take any mask, of which linear attention knows two.
     _real(mask, sizes, 0, query.device)
     exact = statistics_dtype(query.dtype)
     asking, (asked, logarithm) = phi.split(query.to(exact))[0], phi.split(key.to(exact))
@@ -234,6 +237,7 @@ def _real(mask: Mask | None, sizes: Sizes, start: int, device: torch.device) -> 
     real = _diagonal(mask.to(device), keys)
     queries = torch.arange(end - sizes.queries, end, device=device)
     asking = (queries >= start)[None]
+    # A prefix is of the keys; which queries are real it does not say.
     if isinstance(mask, Padding):
         asking = _diagonal(mask.to(device), queries)
     return asking[:, None, :, None], real[:, None, :, None]
@@ -288,11 +292,13 @@ def _run(
 def _causal(query: Tensor, key: Tensor, value: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:
     """Σ over keys up to each query of (query · key) value, and Σ key valueᵀ over all keys, `before` included."""
     tokens = query.shape[2]
+    # In decoding, one token is a chunk of one, and is not padded to 128.
     chunk = min(CHUNK, max(1, tokens))
     q, k, v = (
         pad(part, (0, 0, 0, -tokens % chunk)).unflatten(2, (-1, chunk)) for part in (query, key, value)
     )
     # Padded with zeros to whole chunks: a key of zeros adds nothing to any sum.
+    # Masked in place, as the backward pass of a product does not need its result.
     inside = (q @ k.mT).tril_() @ v
     sums = k.mT @ v
     if before is None:

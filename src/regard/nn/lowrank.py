@@ -45,6 +45,7 @@ def projected_attention(
     """
     sizes_of(query, key, value)
     _check_projections(project_key, project_value, key)
+    # Under autocast the products are of bfloat16, whatever the queries are, and attention takes one type.
     slots, slot_values = (project_key @ key).to(query.dtype), (project_value @ value).to(query.dtype)
     return hand_over(
         (query, slots, slot_values),
@@ -80,6 +81,7 @@ def projected_weights(
         raise ArgumentError(f"columns must be a slice, got {shown(columns)}")
     over_slots = weights(query, (project_key @ key).to(query.dtype), rows=rows)
     spread = project_value[..., columns].to(over_slots.dtype)
+    # A projection for each key-value head is shared by the queries of its group.
     if spread.ndim == 3:
         spread = repeat_heads(spread[None], query.shape[1] // spread.shape[0])
     return over_slots @ spread
@@ -117,6 +119,7 @@ def landmark_attention(
     """
     sizes = sizes_of(query, key, value)
     _check_landmarks(num_landmarks, iterations)
+    # As many landmarks as tokens are the tokens: exact, with no pseudo-inverse to lose digits in.
     if num_landmarks >= max(sizes.queries, sizes.keys):
         return attend(query, key, value, scale=scale)
     exact = statistics_dtype(query.dtype)
@@ -124,8 +127,10 @@ def landmark_attention(
     spec = _scaled(sizes.dim, scale)
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
+        # Autocast would take the products to bfloat16 again, whatever type the inputs were brought to.
         with torch.autocast(query.device.type, enabled=False):
             near, middle, far = _landmarks(asking, asked, num_landmarks, iterations, spec)
+            # From right to left, so that no product has a row and a column for each token.
             slots = middle @ attend(near, asked, values, **spec)
             return attend(asking, far, slots, **spec), far, slots
 
@@ -166,6 +171,7 @@ def landmark_weights(
     asking, asked = query.to(exact), key.to(exact)
     spec = _scaled(sizes.dim, scale)
     near, middle, far = _landmarks(asking, asked, num_landmarks, iterations, spec)
+    # Landmarks are means over all tokens: a window may cut the outer factors only.
     return weights(asking, far, rows=rows, **spec) @ (middle @ weights(near, asked, columns=columns, **spec))
 
 
@@ -211,6 +217,7 @@ def _landmarks(
     near, far = _means(query, count), _means(repeat_heads(key, query.shape[1] // key.shape[1]), count)
     scale = spec["scale"]
     assert scale is not None
+    # Between landmarks alone the weights are few enough to be stored.
     core = torch.softmax(scale * near @ far.mT, -1)
     middle = torch.linalg.pinv(core) if iterations is None else _pseudo_inverse(core, iterations)
     return near, middle, far
@@ -218,6 +225,7 @@ def _landmarks(
 
 def _scaled(dim: int, scale: float | None) -> SpecArguments:
     if scale is None:
+        # Without dims all products are 0, and any scale will do.
         scale = 1 / math.sqrt(max(1, dim))
     return {"scale": scale}
 
@@ -286,6 +294,7 @@ class ProjectedAttention(HeadLayer):
         # Slots of the size of tokens: a mixture of n numbers of variance 1/n.
         self.project_key = nn.Parameter(torch.randn(rank, max_keys) / math.sqrt(max_keys))
         if share_kv:
+            # One parameter under two names, which an optimizer sees once.
             self.project_value = self.project_key
         else:
             self.project_value = nn.Parameter(torch.randn(rank, max_keys) / math.sqrt(max_keys))

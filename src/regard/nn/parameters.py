@@ -101,6 +101,7 @@ def parts_of(config: Config) -> dict[str, int]:
     if config.pooler:
         pooler = _linear(size, size, True)
     if not config.tie_word_embeddings:
+        # Never with a bias, whatever `config.bias` says of the layers.
         head = config.vocab_size * size
     # A gate is as large as what it lets through: the first projection is doubled, the second is not.
     inner = _linear(size, hidden * (1 + config.gated), config.bias)
@@ -140,6 +141,7 @@ def _bert(hidden_size: int, num_layers: int) -> Config:
         30522,
         hidden_size,
         num_layers,
+        # Heads of 64 numbers in both sizes, 12 and 16 of them.
         hidden_size // 64,
         max_position_embeddings=512,
         type_vocab_size=2,
@@ -169,6 +171,7 @@ PUBLISHED = {
     "GPT-3 XL": _gpt(2048, 24, 16),
     "GPT-3 2.7B": _gpt(2560, 32, 32),
     "GPT-3 6.7B": _gpt(4096, 32, 32),
+    # As printed: 5140 is no multiple of its 40 heads of 128.
     "GPT-3 13B": _gpt(5140, 40, 40, head_dim=128),
     "GPT-3 175B": _gpt(12288, 96, 96),
 }

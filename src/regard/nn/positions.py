@@ -99,10 +99,12 @@ class Learned(nn.Module):
         """
         max_positions, embed_dim = self.weight.shape
         if isinstance(first, int):
+            # Known without looking at a tensor, so a compiled graph checks it as well.
             last = first + x.shape[1] - 1
             if x.ndim == 3 and last >= max_positions:
                 raise ArgumentError(self._past(last))
         positions = _positions(x, first, embed_dim)
+        # Positions row by row are on the device: to look at the largest is to wait, which no graph can.
         if (
             not isinstance(first, int)
             and not torch.compiler.is_compiling()
@@ -202,6 +204,7 @@ class Rotary(HeadPositions):
 
     def rotate(self, query: Tensor, key: Tensor, first: int = 0) -> tuple[Tensor, Tensor]:
         positions = torch.arange(first, first + query.shape[2], device=query.device, dtype=torch.float64)
+        # A bfloat16 holds 8 bits of a sine, and neighbors far away would be rotated alike.
         exact = torch.promote_types(query.dtype, torch.float32)
         sin, cos = (wave.to(exact) for wave in _sines(positions / self.scaling_factor, self.dim, self.base))
         return self._rotated(query, sin, cos), self._rotated(key, sin, cos)
@@ -249,6 +252,7 @@ class Alibi(HeadPositions):
         below = 2 ** int(math.log2(num_heads))
         exponents = [8 * (i + 1) / below for i in range(below)]
         exponents += [4 * (2 * i + 1) / below for i in range(num_heads - below)]
+        # Follows from the number of heads, so no file needs to hold it.
         self.register_buffer("slopes", 2.0 ** -torch.tensor(exponents), persistent=False)
 
     def check(self, num_heads: int, head_dim: int) -> None:
@@ -345,7 +349,9 @@ def _buckets(difference: Tensor, num_buckets: int, max_distance: int, bidirectio
     else:
         count, distance = num_buckets, -difference.clamp(max=0)
     exact = count // 2
+    # Distance 0 is clamped though `where` drops it: the logarithm's −inf is no whole number.
     grcount = torch.log(distance.clamp(min=1) / exact) / math.log(max_distance / exact) * (count - exact)
+    # At max_distance itself the formula gives one bucket more than there is.
     bucket = torch.where(distance < exact, distance, (exact + grcount.long()).clamp(max=count - 1))
     if not bidirectional:
         return bucket

@@ -51,6 +51,7 @@ class HeadLayer(nn.Module):
             )
         self.embed_dim, self.num_heads = embed_dim, num_heads
         self.memory_dim = embed_dim if memory_dim is None else memory_dim
+        # Fewer than one head is refused by name below, and may not divide by zero before.
         if head_dim is None:
             head_dim = embed_dim // max(1, num_heads)
         self.head_dim = head_dim
@@ -134,6 +135,7 @@ def fuse(heads: Sequence[Head], output: Tensor | None, scale: float | None) -> F
     dims, value_dims = [q.shape[0] for q in queries], [v.shape[0] for v in values]
     dim, value_dim, total = max(dims), max(value_dims), sum(value_dims)
     if output is None:
+        # The identity, so that a layer without an output matrix is not a case of its own.
         output = torch.eye(total, dtype=queries[0].dtype, device=queries[0].device)
     if output.ndim != 2 or output.shape[1] != total:
         raise ShapeError(
@@ -141,6 +143,7 @@ def fuse(heads: Sequence[Head], output: Tensor | None, scale: float | None) -> F
         )
     # The fused layer divides by √head_dim of the widest head; a narrow one's query makes up for it.
     factors = [math.sqrt(dim / d) if scale is None else 1.0 for d in dims]
+    # Columns move to where their head's values lie; those of zeros between meet values of 0.
     parts = [_filled([part.T], value_dim) for part in output.split(value_dims, 1)]
     return Fused(
         query=_filled([q * factor for q, factor in zip(queries, factors, strict=True)], dim),

@@ -98,8 +98,10 @@ class RecurrentEncoder(nn.Module):
                     f"lengths must be one for each of {x.shape[0]} rows, got {tuple(lengths.shape)}"
                 )
             # The backward direction has to start at a text's last token, not in its padding.
+            # torch reads the lengths on the CPU, wherever the texts are.
             packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
             outputs, final = self.network(packed)
+            # By itself torch pads to the longest of these texts, and outputs would be shorter than the input.
             outputs = pad_packed_sequence(outputs, batch_first=True, total_length=x.shape[1])[0]
         if isinstance(final, tuple):
             # An LSTM gives its cell state besides.
@@ -219,6 +221,7 @@ class RecurrentDecoder(nn.Module):
                     f"{name} must be (batch, tokens, {size}) with batch {x.shape[0]}, got {tuple(tensor.shape)}"
                 )
         begin = self._begin(x, state)
+        # torch.stack refuses an empty list of outputs.
         if x.shape[1] == 0:
             return x.new_zeros(x.shape[0], 0, self.hidden_size), begin
         if self.score is None:
@@ -241,6 +244,7 @@ class RecurrentDecoder(nn.Module):
         if tuple(state.hidden.shape) != shape:
             raise ShapeError(f"the state must be {shape}, got {tuple(state.hidden.shape)}")
         if isinstance(self.cell, nn.LSTMCell) and state.cell is None:
+            # A tensor to start with is a hidden state; the cell state beside it begins at 0, as in torch.
             state = replace(state, cell=torch.zeros_like(state.hidden))
         return state
 
@@ -260,6 +264,7 @@ class RecurrentDecoder(nn.Module):
             if self.order == "luong":
                 input_feed = state.input_feed
                 if input_feed is None:
+                    # Before the first output there is none to feed, but the cell's input has a fixed size.
                     input_feed = torch.zeros_like(query)
                 state = self._next(torch.cat((token, input_feed), -1), state)
                 query = state.hidden
@@ -269,6 +274,7 @@ class RecurrentDecoder(nn.Module):
                 state = self._next(torch.cat((token, context), -1), state)
             assert self.combine is not None
             output = torch.tanh(self.combine(torch.cat((state.hidden, context), -1)))
+            # The output tells the next step where this one looked (Luong et al. 2015, section 3.3).
             if self.order == "luong":
                 state = replace(state, input_feed=output)
             outputs.append(output)
@@ -290,6 +296,7 @@ class RecurrentDecoder(nn.Module):
     def _context(self, query: Tensor, projected: Tensor, value: Tensor, mask: Mask | None) -> Tensor:
         """The context of one step, `(batch, memory_dim)`."""
         assert self.score is not None
+        # Under autocast a score's projections may be of bfloat16; the memory's values follow their type.
         asking, asked, spec = self.score.compare(query[:, None, None], projected)
         masked: SpecArguments = {**spec, "mask": mask}
         return attend(asking, asked, value.to(asking.dtype), **masked)[:, 0, 0]
@@ -297,6 +304,7 @@ class RecurrentDecoder(nn.Module):
     def _describe(self, run: _Run, memory: Tensor, begin: DecoderState, mask: Mask | None) -> Handed:
         """All steps as one call of cross-attention."""
         assert self.score is not None and run.queries is not None and run.contexts is not None
+        # A watch sees one call with a row for each step, as the keys were the same in all of them.
         query, key, spec = self.score.prepare(run.queries[:, None], memory[:, None])
         return Handed(
             query=query,

@@ -98,6 +98,7 @@ class Cosine(Score):
 
     def project(self, key: Tensor) -> Tensor:
         """Keys of length 1."""
+        # torch divides by at least 1e-12, so a vector of length 0 stays 0 and is never NaN.
         return nn.functional.normalize(key, dim=-1)
 
     def compare(self, query: Tensor, projected: Tensor) -> Prepared:
@@ -125,6 +126,7 @@ class General(Score):
             key_dim = query_dim
         _check_positive(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads)
         self.weight = nn.Parameter(torch.empty(num_heads, query_dim, key_dim))
+        # Head by head: torch takes a third axis for the kernel of a convolution, and counts it in the fan.
         for head in self.weight:
             nn.init.xavier_uniform_(head)
 
@@ -160,6 +162,7 @@ class Additive(Score):
     def __init__(self, query_dim: int, key_dim: int, hidden_size: int, *, bias: bool = True) -> None:
         super().__init__()
         _check_positive(query_dim=query_dim, key_dim=key_dim, hidden_size=hidden_size)
+        # One bias is enough for the sum of both, and with the keys it is added once for all queries.
         self.query = nn.Linear(query_dim, hidden_size, bias=False)
         self.key = nn.Linear(key_dim, hidden_size, bias=bias)
         self.combine = nn.Linear(hidden_size, 1, bias=False)
@@ -232,6 +235,7 @@ class Tempered(Score):
         if learned:
             self.log_temperature = nn.Parameter(start)
         else:
+            # A buffer moves between devices, and is saved under the name that a learned one has.
             self.register_buffer("log_temperature", start)
 
     @property

@@ -26,7 +26,9 @@ def largest_of(logarithm: Tensor | None) -> Tensor | None:
         return None
     if logarithm.shape[2] == 0:  # of no key there is no largest
         return logarithm.new_zeros((*logarithm.shape[:2], 1, 1))
+    # The factor cancels, so its true gradient is 0: through the maximum only rounding would flow.
     top = logarithm.detach().amax(2, keepdim=True)
+    # A row of padding alone has no finite logarithm, and −inf − (−inf) is NaN.
     return top.masked_fill(top == -torch.inf, 0.0)
 
 
@@ -83,6 +85,7 @@ class LinearState:
             self._sums = self._sums.index_select(0, rows)
         if self._largest is not None:
             self._largest = self._largest.index_select(0, rows)
+        # Beams move between rows, and what a watch remembers of a row moves with them.
         for position, (key, logarithm, value) in self._read.items():
             if logarithm is not None:
                 logarithm = logarithm.index_select(0, rows)
@@ -98,6 +101,7 @@ class LinearState:
         Raises:
             WatchError: some were read while nobody watched, and only their sums are left.
         """
+        # No position is −1, so one gap fails the comparison with all that was read.
         expected, parts = 0, [self._read[position] for position in sorted(self._read)]
         for position, part in zip(sorted(self._read), parts, strict=True):
             expected = expected + part[0].shape[2] if position == expected else -1
@@ -110,5 +114,6 @@ class LinearState:
         logarithm = None
         if logarithms:
             logarithm = torch.cat(logarithms, 2)
+        # One factor for the keys of all calls: a factor of each call would not cancel between them.
         keys = scaled(torch.cat([part[0] for part in parts], 2), logarithm, largest_of(logarithm))
         return keys, torch.cat([part[2] for part in parts], 2)

@@ -107,8 +107,10 @@ def state_from_torch(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if leaf == "q_proj_weight":
             converted[f"{prefix}query.weight"] = tensor
         elif leaf == "k_proj_weight":
+            # Keys and values of a memory are one projection here, two in torch.
             converted[f"{prefix}key_value.weight"] = torch.cat((tensor, renamed[f"{prefix}v_proj_weight"]))
         elif leaf == "in_proj_bias" and f"{prefix}q_proj_weight" in renamed:
+            # torch fuses the biases even where it keeps three weights.
             embed_dim = renamed[f"{prefix}q_proj_weight"].shape[0]
             converted[f"{prefix}query.bias"], converted[f"{prefix}key_value.bias"] = (
                 tensor[:embed_dim],
@@ -168,6 +170,7 @@ def _split(name: str, leaves: tuple[str, ...]) -> tuple[str, str]:
 def _loaded(converted: Any, state: State, like: nn.Module) -> Any:
     """A new module with these tensors, in the mode, type and place of another."""
     first = next(like.parameters())
+    # Strict, so that a tensor without a place on the other side is an error.
     converted.to(first).load_state_dict(state)
     return converted.train(like.training)
 
@@ -220,6 +223,7 @@ def _attention_to(module: MultiHeadAttention, *, causal: bool = False) -> nn.Mul
 def _layer_from(
     module: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer,
 ) -> EncoderLayer | DecoderLayer:
+    # For its errors alone: the layer makes attention of its own.
     _attention_from(module.self_attn)
     kind = EncoderLayer if isinstance(module, nn.TransformerEncoderLayer) else DecoderLayer
     return kind(
@@ -239,6 +243,7 @@ def _activation(module: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer)
     function: Any = module.activation
     if function is F.relu or isinstance(function, nn.ReLU):
         return "relu"
+    # A partial of F.gelu has the approximation as a keyword, nn.GELU as an attribute.
     tanh = getattr(function, "keywords", {}).get("approximate") or getattr(function, "approximate", "none")
     if F.gelu in (function, getattr(function, "func", None)) or isinstance(function, nn.GELU):
         return "gelu_tanh" if tanh == "tanh" else "gelu"
@@ -247,6 +252,7 @@ def _activation(module: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer)
 
 def _layer_to(module: Layer) -> nn.TransformerEncoderLayer | nn.TransformerDecoderLayer:
     decodes = isinstance(module, DecoderLayer)
+    # For its errors alone: torch's layer makes attention of its own, and wants a causal mask in each call.
     _attention_to(module.attention, causal=decodes)
     feedforward, norm = module.feedforward, module.attention_norm
     _need(feedforward.activation not in GATED, "no gate", feedforward.activation)
@@ -268,6 +274,7 @@ def _layer_to(module: Layer) -> nn.TransformerEncoderLayer | nn.TransformerDecod
         norm_first=module.norm_first,
         bias=feedforward.outer.bias is not None,
     )
+    # torch's constructor knows one probability for all; that of weights and hidden numbers is set afterwards.
     converted.dropout.p = converted.self_attn.dropout = module.attention.dropout
     if isinstance(converted, nn.TransformerDecoderLayer):
         converted.multihead_attn.dropout = module.attention.dropout

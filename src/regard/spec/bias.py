@@ -53,11 +53,13 @@ class Bias:
         By autograd, unless the bias knows better, as those must that a graph may hold: below an operator of torch
         autograd records nothing.
         """
+        # Leaves of a graph of their own, so that a backward pass of one tile stops here.
         leaves = [scores.detach().requires_grad_()]
         bias = self
         if learned and self.parameter is not None:
             leaves.append(self.parameter.detach().requires_grad_())
             bias = self.with_values(leaves[1])
+        # Within a backward pass gradients are off, and nothing of `apply` would be recorded.
         with torch.enable_grad():
             biased = bias.apply(leaves[0], window)
         # A score_mod may look at neither the score nor a parameter: then there is nothing to differentiate.

@@ -131,6 +131,7 @@ def _merge_top(a: State, b: State) -> tuple[Tensor | None, Tensor | None]:
 
 def _by_score_then_key(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     """Descending scores; equal ones by ascending key, so that any order of merging gives one answer."""
+    # An empty place has key −1, and would come before every real key.
     last = torch.where(keys < 0, torch.iinfo(keys.dtype).max, keys)
     by_key = last.argsort(dim=-1, stable=True)
     ordered, by_score = scores.gather(-1, by_key).sort(dim=-1, descending=True, stable=True)
@@ -147,6 +148,7 @@ def sink_state(state: State, logit: Tensor) -> State:
     blank = identity(state)
     score = logit.to(state.m.dtype).view(1, -1, 1).expand_as(state.m)
     counts = (state.l > 0) & (score > -torch.inf)
+    # m is a constant to autograd: the logit's gradient flows through the shift below.
     constant = torch.where(counts, score.detach(), blank.m)
     # 0, but with a gradient.
     shift = torch.where(counts, score - score.detach(), 0.0).to(state.l.dtype)

@@ -36,12 +36,14 @@ class Sealer:
         if state.is_world_process_zero:
             checkpoint = self.folder / f"checkpoint-{state.global_step}"
             self.complete(checkpoint)
+            # Last, as the seal is over the files that are there.
             seal(checkpoint)
 
 
 def steps(folder: Path) -> dict[int, Path]:
     """The checkpoints in a folder by step, whole or not, the latest first."""
     matches = {path: NAME.fullmatch(path.name) for path in folder.glob("checkpoint-*") if path.is_dir()}
+    # By number: of names, checkpoint-1000 would come before checkpoint-200.
     by_step = {int(match[1]): path for path, match in matches.items() if match}
     return dict(sorted(by_step.items(), reverse=True))
 
@@ -56,6 +58,7 @@ def alone(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         try:
+            # Without patience, as the other run may take days.
             stack.enter_context(files.one_at_a_time(folder, patience=0))
         except TimeoutError:
             raise TrainingError(

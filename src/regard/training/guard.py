@@ -54,6 +54,7 @@ class Guard:
         if not torch.isfinite(loss).all():
             # The parts before it were finite; only this one is run again.
             self._parts = self._parts[-1:]
+            # Without its wrapper: the other processes would not answer what one of them alone asks of all.
             raise TrainingError(
                 f"step {number}: the loss must be finite, got {loss.item()}; {self._cause(bare)}"
             )
@@ -66,12 +67,14 @@ class Guard:
             TrainingError: one of them is not finite; names the step and the tensor.
         """
         gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+        # The largest number of all: NaN and infinity win every maximum, and the device is waited for once.
         if not torch.isfinite(nn.utils.get_total_norm(gradients, float("inf"))):
             number = state.global_step + 1
             raise TrainingError(f"step {number}: gradients must be finite, and are not; {self._cause(model)}")
 
     def _cause(self, model: nn.Module) -> str:
         """The first tensor that is not finite, in words."""
+        # First, as broken weights break every output, and would hide which update made them so.
         for kind, tensors in (("parameter", model.named_parameters()), ("buffer", model.named_buffers())):
             for name, tensor in tensors:
                 if _broken(tensor):
@@ -112,7 +115,7 @@ def _inspected(model: nn.Module) -> Iterator[None]:
             hooks.callback(module.register_forward_hook(output).remove)
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-
+                # The default binds this name: a closure would see the last one of the loop.
                 def gradient(parameter: Tensor, name: str = name) -> None:
                     if parameter.grad is not None:
                         _check(f"the gradient of the parameter {name}", parameter.grad)

@@ -83,6 +83,7 @@ class Monitor:
             WatchError: an attention call that cannot be read; names the module and the way out.
         """
         with _undisturbed(model) as device:
+            # The batch was made before Trainer moved the model.
             inputs = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in self.inputs.items()}
             with watch(model, layers=self.layers, statistics=self.recorded, map=self.cells or None) as record:
                 model(**inputs)

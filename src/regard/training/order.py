@@ -32,6 +32,7 @@ class Shuffled(Dataset):
         return place, self.data[int(self._permutation(epoch)[index])]
 
     def _shuffled(self, epoch: int) -> NDArray[np.int64]:
+        # From seed and epoch alone: a run that resumes in the seventh need not draw the six before.
         return np.random.default_rng((self.seed, epoch)).permutation(len(self.data))
 
 
@@ -53,6 +54,7 @@ def seeded(collate: Callable[[list[Any]], Any], seed: int) -> Callable[[list[tup
 
     def collated(placed: list[tuple[int, Any]]) -> Any:
         with torch.random.fork_rng([]):
+            # From the place in the run, so that a resumed run masks the same tokens in any worker.
             torch.manual_seed(int(np.random.SeedSequence((seed, placed[0][0])).generate_state(1)[0]))
             return collate([example for _, example in placed])
 

@@ -174,13 +174,16 @@ class Recipe:
             # The data come shuffled, in an order that a resumed run finds again without reading what came before.
             train_sampling_strategy="sequential",
             logging_steps=self.logging_steps,
+            # A curve begins where training does, at the loss of the untrained model.
             logging_first_step=True,
             # The filter would show the last loss in place of NaN; the guard stops the run instead.
             logging_nan_inf_filter=False,
+            # Trainer has no word for "the last step alone".
             save_steps=self.save_steps or self.max_steps,
             save_total_limit=self.save_total_limit,
             eval_strategy="steps" if evaluate else "no",
             eval_steps=self.eval_steps or self.max_steps,
+            # Logits of a whole evaluation would be gathered in memory, and nobody reads them.
             prediction_loss_only=True,
             # Examples are pairs of a place and the example, of which Trainer knows no columns.
             remove_unused_columns=False,
@@ -195,6 +198,7 @@ class Recipe:
                 f"for {devices} × {self.gradient_accumulation_steps}"
             )
         per_device = self.batch_size // (devices * self.gradient_accumulation_steps)
+        # Set afterwards, as the arguments alone know how many devices there are.
         arguments.per_device_train_batch_size = arguments.per_device_eval_batch_size = per_device
         return arguments
 
@@ -246,6 +250,7 @@ class Recipe:
 
 
 def _whole(name: str, value: Any, least: int, otherwise: str = "") -> None:
+    # Python's True is an integer, and would be one step.
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ArgumentError(f"{name} must be a whole number of at least {least}{otherwise}, got {value!r}")
 

@@ -112,6 +112,7 @@ def train(
     checkpoint = _begun(folder, recipe, resume)
     resumed = 0 if checkpoint is None else _step(checkpoint)
     if checkpoint is not None:
+        # As though it had begun that much earlier, so that checkpoints to come hold the sum.
         started -= _seconds(checkpoint)
     guard = Guard()
     listeners: list[object] = [guard]
@@ -119,6 +120,7 @@ def train(
     if monitor is not None:
         history = History()
         if checkpoint and (checkpoint / FILE).exists():
+            # The checkpoint's, not the folder's: looks that came after it will be made again.
             history = History.load(checkpoint / FILE)
         monitor_callback = MonitorCallback(monitor, recipe.monitored_steps, history)
         listeners.append(monitor_callback)
@@ -152,10 +154,12 @@ def train(
         # Of the processes of one run the first alone takes the lock, or they would shut each other out.
         with checkpoints.alone(folder) if first else nullcontext():
             if first:
+                # Before the first step, so that a run which dies leaves what it must go on with.
                 recipe.save(folder / RECIPE)
             _run(trainer, checkpoint, done=resumed >= recipe.max_steps)
     if monitor_callback and trainer.is_world_process_zero():
         monitor_callback.save(folder)
+    # Saved with each checkpoint, so the steps before a resumed run are among them.
     logs = trainer.state.log_history
     losses, evaluations, rates, norms = (
         {entry["step"]: entry[name] for entry in logs if name in entry} for name in CURVES

@@ -20,18 +20,21 @@ def guarded(guard: Guard) -> type:
     """A Trainer each of whose steps passes by the guard, and which shifts labels before it smooths them."""
     base = require("transformers", extra="train").Trainer
 
+    # A class made in a call, as this module can be imported where transformers is not installed.
     class Trainer(base):  # type: ignore[misc, valid-type]
         label_smoother: Any
 
         def __init__(self, **given: Any) -> None:
             super().__init__(**given)
             if self.label_smoother is not None and self._loss_shifts_labels and not _known(self.model):
+                # Trainer moves labels for listed classes alone: others would learn to repeat their input.
                 self.label_smoother = partial(self.label_smoother, shift_labels=True)
 
         def training_step(
             self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
         ) -> Tensor:
             def step(used: nn.Module) -> Tensor:
+                # A copy: Trainer takes labels out to smooth them, and the guard may run this part again.
                 return base.training_step(self, used, dict(inputs), num_items_in_batch)
 
             return guard.run(step, model, self.model, inputs, self.state.global_step + 1)
@@ -65,6 +68,7 @@ def _known(model: nn.Module) -> bool:
 def callback(listener: object) -> Any:
     """A `TrainerCallback` that hands events to the methods of `listener` that are named after them."""
     base = require("transformers", extra="train").TrainerCallback
+    # From what the listener has, so that listeners need no base class of transformers.
     events = [name for name in dir(base) if name.startswith("on_") and hasattr(listener, name)]
     methods = {name: _handed_to(getattr(listener, name)) for name in events}
     return type(type(listener).__name__, (base,), methods)()
@@ -87,6 +91,7 @@ def bar() -> Any:
                 self.training_bar.set_postfix_str(f"loss {logs['loss']:.4f}")
 
         def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            # Trainer's callback would open a second bar for each evaluation.
             pass
 
     return Bar()
