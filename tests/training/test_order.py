@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.tasks import tasks
 from regard.training import train
 from regard.training.order import InOrder, Shuffled, seeded
 from training import tiny
@@ -36,6 +37,18 @@ def test_random_numbers_of_a_batch_follow_from_its_place():
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert not torch.equal(first, seeded(lambda examples: torch.rand(3) + sum(examples), 6)([(7, 1), (8, 2)]))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_accelerators_keep_their_random_state(monkeypatch):
+    """Dropout on a device goes on from batch to batch."""
+    seeds = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    torch.manual_seed(1)
+    assert seeds == [1]
+    seeded(lambda examples: torch.rand(3), 5)([(7, 1)])
+    (task,) = tasks("caption")
+    task.new(30, 0)
+    assert seeds == [1]
 
 
 def test_examples_for_evaluation_come_once():

@@ -54,8 +54,10 @@ def seeded(collate: Callable[[list[Any]], Any], seed: int) -> Callable[[list[tup
 
     def collated(placed: list[tuple[int, Any]]) -> Any:
         with torch.random.fork_rng([]):
-            # From the place in the run, so that a resumed run masks the same tokens in any worker.
-            torch.manual_seed(int(np.random.SeedSequence((seed, placed[0][0])).generate_state(1)[0]))
+            # From the place in the run, so that a resumed run masks the same tokens in any worker. On the CPU alone:
+            # `torch.manual_seed` would seed accelerators too, and so dropout, which nothing takes back here.
+            drawn = np.random.SeedSequence((seed, placed[0][0])).generate_state(1)
+            torch.default_generator.manual_seed(int(drawn[0]))
             return collate([example for _, example in placed])
 
     return collated
