@@ -6,7 +6,7 @@ import torch
 
 from draw.looking import axes_of, faults, ticks, tokens, weights, words
 from helpers.calls import call_of, vectors
-from regard import draw
+from regard import draw, observe
 from regard.errors import ArgumentError, ShapeError
 from regard.masks import near
 from regard.statistics.observation import Map
@@ -100,8 +100,10 @@ def test_pooled_weights_show_positions():
     figure = draw.heatmap(weights(13, 13), cell=64, tokens=["left aside"])
     axes = axes_of(figure, "weights")[0]
     assert ticks(axes, "x") == ["0", "100", "200", "300", "400", "500", "600", "700", "800"]
-    assert "mean weight in cells of 64 × 64" in words(figure)
+    assert "weight in cells of 64 × 64" in words(figure) and "mean" not in words(figure)
     assert faults(figure) == []
+    map_ = observe(torch.randn(1, 1, 13, 4), torch.randn(1, 1, 13, 4), map=7).map
+    assert "mean weight in cells of 2 × 2" in words(draw.heatmap(map_, head=0))
 
 
 def test_a_map_is_drawn_at_its_positions():

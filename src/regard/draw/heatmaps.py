@@ -173,7 +173,7 @@ def _bar_name(drawn: Picture, scale: str, *, shrunk: bool) -> str:
     """What the colors are."""
     name = "attention weight"
     if drawn.cell != 1:
-        name = f"mean weight in cells of {drawn.cell} × {drawn.cell}"
+        name = f"{drawn.pooling} weight in cells of {drawn.cell} × {drawn.cell}".strip()
     if shrunk:
         name += ", largest in each pixel"
     return name + colors.SUFFIX[scale]

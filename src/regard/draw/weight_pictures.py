@@ -28,6 +28,7 @@ class Picture:
         queries: number of queries. keys: number of keys.
         first: position of the first query.
         lead: places before the first query in the first row of cells.
+        pooling: how a cell was made of its weights, as far as it is known.
     """
 
     weights: Numbers
@@ -36,6 +37,7 @@ class Picture:
     keys: int
     first: int = 0
     lead: int = 0
+    pooling: str = "mean"
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -80,7 +82,8 @@ def picture(weights: object, cell: int = 1) -> Picture:
     values = numbers("weights", weights, "queries", "keys")
     if values.min() < 0:
         raise ArgumentError(f"weights must not be negative, got {values.min():.3g}")
-    return Picture(values, cell, values.shape[0] * cell, values.shape[1] * cell)
+    # Numbers alone may be means or largest weights.
+    return Picture(values, cell, values.shape[0] * cell, values.shape[1] * cell, pooling="")
 
 
 def seen(source: Observation | Map, head: int, batch: int, *, exact: bool = True) -> Picture:
