@@ -65,7 +65,7 @@ wheels: $(VENV)/.tools ## the wheels of both distributions and the source, into 
 
 clean: ## remove what was built, measured in caches, or reported; .venv stays
 	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/cards $(REPORT)
-	find src tests scripts benchmarks lessons -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- setting up: a stamp in .venv for each step, so that a step is done once -------------------------------
 

@@ -11,6 +11,7 @@ MOST_CONDITIONALS = 12
 # In 100 lines; there it is 5 to 14.
 FEWEST_COMMENTS = 3
 COMMENT = re.compile(r"^\s*#(?! (isort|fmt|type|ruff):)", re.MULTILINE)
+EXPLAINED = re.compile(r"^    ([a-z_]+(?:, [a-z_]+)*): ", re.MULTILINE)
 SCAR = re.compile(r"# fmt: (?:skip|off)")
 
 
@@ -40,6 +41,27 @@ def conditional_faults(files: list[Path]) -> list[str]:
                 faults.append(f"{path}:{node.lineno}: a conditional expression within another")
             if node.end_lineno != node.lineno:
                 faults.append(f"{path}:{node.lineno}: a conditional expression over several lines")
+    return faults
+
+
+def docstring_faults(files: list[Path]) -> list[str]:
+    """Arguments that a function's docstring explains and that the function does not take."""
+    faults = []
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.FunctionDef) or "Args:" not in (ast.get_docstring(node) or ""):
+                continue
+            given = node.args
+            stars = [argument for argument in (given.vararg, given.kwarg) if argument]
+            every = (*given.posonlyargs, *given.args, *given.kwonlyargs, *stars)
+            names = {argument.arg for argument in every}
+            explained = str(ast.get_docstring(node)).split("Args:")[1].split("\n\n")[0]
+            for line in EXPLAINED.findall(explained):
+                faults += [
+                    f"{path}:{node.lineno}: {node.name} explains {name}, which it does not take"
+                    for name in line.split(", ")
+                    if name not in names
+                ]
     return faults
 
 

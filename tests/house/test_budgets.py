@@ -5,7 +5,7 @@ from types import ModuleType
 import regard
 from house import guards
 
-FOLDERS = ("src", "tests", "scripts", "benchmarks", "lessons")
+FOLDERS = ("src", "tests", "scripts", "benchmarks")
 FILES = [path for folder in FOLDERS for path in guards.python_files(guards.ROOT / folder)]
 SHIPPED = guards.python_files(guards.SOURCE)
 

@@ -6,7 +6,7 @@ from house import guards
 
 PYPROJECT = guards.ROOT / "pyproject.toml"
 TASKS = guards.ROOT / "packages" / "regard-tasks" / "pyproject.toml"
-LOCAL = {"regard", "house", "conftest", "benchmarks", "lessons", "scripts"}
+LOCAL = {"regard", "house", "conftest", "benchmarks", "scripts"}
 RUN_NOT_IMPORTED = {
     *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist"),
     *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel"),
@@ -18,7 +18,7 @@ def outside() -> list:
     """The Python files beside the package."""
     return [
         path
-        for name in ("tests", "scripts", "benchmarks", "lessons")
+        for name in ("tests", "scripts", "benchmarks")
         for path in guards.python_files(guards.ROOT / name)
     ]
 

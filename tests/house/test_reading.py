@@ -17,6 +17,20 @@ def test_the_formatter_formats_everything():
     assert reading.scar_faults(SHIPPED) == []
 
 
+def test_docstrings_explain_what_is_taken():
+    assert reading.docstring_faults(SHIPPED) == []
+
+
+def test_an_argument_that_was_renamed_is_found(tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text(
+        'def f(new, kept):\n    """Do.\n\n    Args:\n        old: gone.\n        new, kept: here.\n    """\n'
+    )
+    assert [fault.split(": ")[1] for fault in reading.docstring_faults([file])] == [
+        "f explains old, which it does not take"
+    ]
+
+
 def test_faults_are_found(tmp_path):
     file = tmp_path / "bad.py"
     file.write_text("x = 1 if a else 2\ny = 3 if b else (\n    4 if c else 5\n)\nz = [1]  # fmt: skip\n")

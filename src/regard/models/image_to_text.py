@@ -176,7 +176,7 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
 
         Args:
             pixel_values: as in `ImageEncoder`; they may be left out where `encoder_outputs` are given.
-            others: as in `EncoderDecoderForConditionalGeneration`.
+            Others as in `EncoderDecoderForConditionalGeneration`.
 
         Raises:
             ShapeError: tensors of other shapes.

@@ -151,7 +151,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
             attention_mask: as `input_ids`, 0 behind the end of a text: a network reads from the first token on.
             decoder_input_ids: the target so far `(batch, target tokens)`; by default `labels` one step later.
             past_key_values: `RecurrentCache`, from which this call goes on.
-            others: as in `EncoderDecoderForConditionalGeneration`.
+            Others as in `EncoderDecoderForConditionalGeneration`.
 
         Raises:
             ShapeError: tensors of other shapes.

@@ -52,10 +52,10 @@ def hand_over(inputs: tuple[Tensor, ...], run: Callable[[], R], describe: Callab
     Args:
         inputs: tensors that the mechanism is given; at least one.
         run: computes the result; nothing inside it is seen by a watch besides.
-        tell: from the result to what the mechanism did; called only where somebody watches, without gradients.
+        describe: from the result to what the mechanism did; called only where somebody watches, without gradients.
 
     Raises:
-        WatchError: what is told does not explain the output.
+        WatchError: what it describes does not explain the output.
     """
     if torch.compiler.is_compiling() or not has_torch_function(inputs):
         return run()
@@ -65,7 +65,7 @@ def hand_over(inputs: tuple[Tensor, ...], run: Callable[[], R], describe: Callab
 
 
 def caught(watcher: Watcher, describe: Callable[[R], Handed], run: Callable[[], R]) -> R:
-    """Run a mechanism that is handed over; what it tells is observed if its module is watched."""
+    """Run a mechanism that is handed over; what it did is observed if its module is watched."""
     results: list[R] = []
 
     def remembered() -> R:
