@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from os.path import isdir
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,6 +18,7 @@ from regard import embedded, files
 from regard.cli import answers, models
 from regard.errors import ArgumentError, ModelError
 from regard.record import Record
+from regard.record.table import columns
 from regard.statistics.table import SHARES, TABLE
 from regard.tasks.common.looks import LOOKS
 from regard.watch import watch
@@ -88,9 +88,10 @@ def look(
     words = _text(text, file)
     with _progress(console, "loading the model") as bar:
         bar.add_task("loading", total=None)
-        reader = models.load(embedded.folder() if model is None else model, device)
-    if model is None:
-        reader = replace(reader, name="Regard's embedded model")
+        if model is None:
+            reader = models.load_embedded(device)
+        else:
+            reader = models.load(model, device)
     # Before anything is watched, so that a text that is too long is told at once.
     encoded = reader.encode(words)
     seen = _watch(console, reader, encoded)
@@ -181,9 +182,11 @@ def _progress(console: Console, what: str, record: Record | None = None) -> Prog
 
 
 def _print(console: Console, record: Record) -> None:
-    heads = record.heads
-    shown = {name: short for name, short in COLUMNS.items() if name in heads.columns}
-    title = f"{record.info.get('model', 'model')}: {len(heads)} attention heads"
+    # Not `record.heads`, as pandas takes half a second to import.
+    heads = columns(record.calls)
+    count = len(heads["head"])
+    shown = {name: short for name, short in COLUMNS.items() if name in heads}
+    title = f"{record.info.get('model', 'model')}: {count} attention heads"
     table = Table(
         title=title,
         title_justify="left",
@@ -193,17 +196,18 @@ def _print(console: Console, record: Record) -> None:
         collapse_padding=True,
     )
     labels = _short(list(heads["layer"]))
-    several = heads["kind"].nunique() > 1
+    several = len(set(heads["kind"])) > 1
     for name in ("layer", *(["kind"] if several else []), "head", *shown.values()):
         table.add_column(name, justify="left" if name in ("layer", "kind") else "right", no_wrap=True)
-    for label, (_, row) in zip(labels[:LINES], heads.head(LINES).iterrows(), strict=True):
+    for row, label in enumerate(labels[:LINES]):
         kind = []
         if several:
-            kind = [row["kind"]]
-        table.add_row(label, *kind, str(row["head"]), *(f"{row[name]:.2f}" for name in shown))
+            kind = [heads["kind"][row]]
+        numbers = (f"{heads[name][row]:.2f}" for name in shown)
+        table.add_row(label, *kind, str(heads["head"][row]), *numbers)
     console.print(table)
-    if len(heads) > LINES:
-        console.print(f"… and {len(heads) - LINES} more heads, in the report")
+    if count > LINES:
+        console.print(f"… and {count - LINES} more heads, in the report")
     for name, short in shown.items():
         meaning = (TABLE.get(name) or SHARES[name]).explained(record.calls[0].parameters)
         console.print(f"[dim]{short}: {meaning}[/dim]", highlight=False)

@@ -1,4 +1,4 @@
-"""Loads a Hugging Face model and its tokenizer from a folder or by name, and runs it once on a text.
+"""Loads a Hugging Face model and its tokenizer from a folder or by name, or the embedded one; runs it once on a text.
 
 Knows decoder, encoder and encoder–decoder models; it does not know who watches.
 """
@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from regard import embedded
+from regard.embedded import llama
+from regard.embedded.tokenizer import Tokenizer
 from regard.errors import ModelError, require
 from regard.files import sealing
 
@@ -115,9 +118,8 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
         raise ModelError(
             f"the model must be a folder or a Hugging Face name, and there is no folder {str(name)!r}"
         )
-    # Before anything is read from it: a file that was altered could hold anything.
-    if local and (folder / sealing.SEAL).exists() and (reason := sealing.broken(folder)):
-        raise ModelError(reason)
+    if local and (folder / sealing.SEAL).exists():
+        _check_seal(folder)
     try:
         config = transformers.AutoConfig.from_pretrained(name)
         # With the configuration that was read, so that the hub is asked once.
@@ -128,13 +130,34 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
     # Where there is none, transformers gives False in its place, and no error.
     if not callable(tokenizer):
         raise ModelError(f"the model must have a tokenizer, and {name} has none")
+    return Reader(str(name), _moved(model.eval(), device), tokenizer, _limit(config, tokenizer))
+
+
+def load_embedded(device: str = "cpu") -> Reader:
+    """Load the embedded model without transformers, which takes longer to import than all the rest to run.
+
+    Raises:
+        ModelError: its folder is not what was sealed, or torch has no such device here.
+    """
+    _check_seal(embedded.folder())
+    model = llama.load()
+    limit = int(model.config.max_position_embeddings)
+    return Reader("Regard's embedded model", _moved(model, device), Tokenizer(), limit)
+
+
+def _check_seal(folder: Path) -> None:
+    # Before anything is read from it: a file that was altered could hold anything.
+    if reason := sealing.broken(folder):
+        raise ModelError(reason)
+
+
+def _moved(model: Any, device: str) -> Any:
     try:
-        model = model.eval().to(device)
+        return model.to(device)
     except (RuntimeError, AssertionError) as error:
         raise ModelError(
             f"the device must be one that torch has here, got {device!r}: {_first_line(error)}"
         ) from error
-    return Reader(str(name), model, tokenizer, _limit(config, tokenizer))
 
 
 def _class(transformers: Any, config: Any) -> Any:

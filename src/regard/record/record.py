@@ -93,7 +93,7 @@ class Record:
 
     @property
     def heads(self) -> DataFrame:
-        """One row per call and head: see `regard.record.table.table`."""
+        """One row per call and head: see `regard.record.table.columns`."""
         return table(self.calls)
 
     def save(self, path: str | PathLike[str]) -> None:

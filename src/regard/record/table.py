@@ -83,6 +83,11 @@ def identity(layer: str, kind: str, heads: int, **numbers: int | np.ndarray) -> 
     return text | {"head": np.arange(heads)} | given
 
 
+def joined(parts: Sequence[dict[str, np.ndarray]], empty: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The columns of all parts, one below the other; with no part, those of `empty`."""
+    return {name: np.concatenate([part[name] for part in parts or [empty]]) for name in empty}
+
+
 def frame(parts: Sequence[dict[str, np.ndarray]], empty: dict[str, np.ndarray]) -> DataFrame:
     """One table of the parts, one below the other; with no part, the columns of `empty`.
 
@@ -90,19 +95,17 @@ def frame(parts: Sequence[dict[str, np.ndarray]], empty: dict[str, np.ndarray]) 
         MissingPackageError: pandas is not installed.
     """
     pandas = require("pandas", extra="table")
-    columns = {name: np.concatenate([part[name] for part in parts or [empty]]) for name in empty}
-    return pandas.DataFrame(columns).astype({"layer": "str", "kind": "str"})
+    return pandas.DataFrame(joined(parts, empty)).astype({"layer": "str", "kind": "str"})
 
 
-def table(calls: Sequence[Call]) -> DataFrame:
-    """One row per call and head, in that order.
+def columns(calls: Sequence[Call]) -> dict[str, np.ndarray]:
+    """One row per call and head, in that order, column by column.
 
     Columns: `layer`, `kind` ("self" or "cross"), `head`, `call` (place in the record), `queries`, `keys`
     (sizes), the mean of every row statistic over the valid queries of the whole batch, `group.<name>` for
     each named group of keys, `entropy_fraction`, `received_share`. A statistic that was not kept is NaN.
 
     Raises:
-        MissingPackageError: pandas is not installed.
         RecordError: row statistics were kept, but not which queries are valid.
     """
     summed = [sums(call) for call in calls]
@@ -112,4 +115,15 @@ def table(calls: Sequence[Call]) -> DataFrame:
         heads, queries, keys = call.sizes.heads, call.sizes.queries, call.sizes.keys
         which = identity(call.layer, call.kind, heads, call=index, queries=queries, keys=keys)
         parts.append(which | means(call_sums, names, heads))
-    return frame(parts, identity("", "", 0, call=0, queries=0, keys=0) | means({}, names, 0))
+    return joined(parts, identity("", "", 0, call=0, queries=0, keys=0) | means({}, names, 0))
+
+
+def table(calls: Sequence[Call]) -> DataFrame:
+    """The columns of `columns` as a table.
+
+    Raises:
+        MissingPackageError: pandas is not installed.
+        RecordError: row statistics were kept, but not which queries are valid.
+    """
+    heads = columns(calls)
+    return frame([heads], heads)

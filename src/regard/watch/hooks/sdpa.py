@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -164,7 +165,8 @@ def _lengths(queries: Tensor, keys: Tensor, most_queries: int, most_keys: int) -
 def _batched(site: CallSite, query: Tensor, key: Tensor, value: Tensor) -> list[Tensor]:
     """Query, key and value with four axes and one batch size, as broadcasting makes them."""
     parts = (("query", query), ("key", key), ("value", value))
-    lead = torch.broadcast_shapes(*(part.shape[:-3] for _, part in parts))
+    # By NumPy, as torch's own function imports sympy, which takes longer than a small model runs.
+    lead = np.broadcast_shapes(*(part.shape[:-3] for _, part in parts))
     four = []
     for name, part in parts:
         shape: tuple[int, ...] = part.shape[-3:]
