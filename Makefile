@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 REPORT := regard-report.html
 NATIVE := native/CMakeLists.txt $(wildcard native/*.h native/*.cpp)
-USED   := look,tasks,cuda
+USED   := look,tasks,monitor,analysis,cuda
 TASKS  := packages/regard-tasks
 BUILT  := src/regard/engines/native/_native.so
 

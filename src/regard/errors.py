@@ -37,6 +37,10 @@ class UnseenWarning(UserWarning):
     """Modules of a watched model did what may be attention and are not in the record; `record.unseen` names them."""
 
 
+class AlarmWarning(UserWarning):
+    """A head of a model that trains breaks a rule of its monitor; `monitor.alarms` has all alarms."""
+
+
 class RecordError(RegardError, ValueError):
     """A record that is damaged, too new or hostile, or that does not hold what is asked of it."""
 

@@ -173,6 +173,7 @@ def distribution(module: str) -> str:
         "sklearn": "scikit-learn",
         "PIL": "pillow",
         "yaml": "pyyaml",
+        "mlflow": "mlflow-skinny",
         "open_clip": "open-clip-torch",
     }
     return others.get(top, top).replace("_", "-").lower()

@@ -17,7 +17,7 @@ from regard.draw.weight_pictures import Layer, Picture
 from regard.errors import RecordError
 from regard.record.layers import short_names
 from regard.statistics.observation import check_index
-from regard.statistics.table import SHARES, TABLE
+from regard.statistics.table import MONITORED, SHARES, TABLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +48,7 @@ def history(history: History, statistic: str = "entropy_fraction", *, title: str
         raise RecordError("a history that is drawn must have at least one step and one layer, got none")
     values = history.of_statistic(statistic).numpy().T
     drawn = [values[history.heads_of(place)] for place in range(len(history.layers))]
-    meaning = (TABLE | SHARES).get(statistic)
+    meaning = (TABLE | SHARES | MONITORED).get(statistic)
     name = statistic
     if meaning:
         name = f"{statistic} ({meaning.unit})"

@@ -16,7 +16,7 @@ from regard.page.pictures import Plan, countable, picture, series
 from regard.record import Call, Record
 from regard.record.table import means, names_of, sums
 from regard.statistics.observation import COLUMNS, ROWS
-from regard.statistics.table import SHARES, TABLE
+from regard.statistics.table import MONITORED, SHARES, TABLE
 
 _TITLES = {"self_mass": "self", "sum_squares": "Σ w²", "lse": "log-sum-exp"}
 
@@ -25,7 +25,7 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
     """Title, formula, unit and one-line meaning of each statistic that the page shows."""
     found = {}
     for name in columns:
-        if line := TABLE.get(name) or SHARES.get(name):
+        if line := (TABLE | SHARES | MONITORED).get(name):
             formula, unit, meaning = line.formula, line.unit, line.explained(parameters)
         else:
             group = name.partition(".")[2]

@@ -74,6 +74,8 @@ _MEANINGS = {
     "received_max": "The largest share that any query gives to this token.",
     "entropy_fraction": "Entropy as a part of the most it could be: 0 on a single token, 1 when equal on all that are "
     "allowed.",
+    "largest_score": "The largest of all scores: where it grows without bound, the softmax passes no gradient.",
+    "nonfinite": "Share of the queries whose statistics are NaN or infinite.",
     "received_share": "The largest part of all attention that one token receives.",
 }
 
@@ -132,6 +134,15 @@ _SHARES = (
 
 SHARES: dict[str, Statistic] = {line.name: line for line in _SHARES}
 """What only a whole head has: columns of `record.heads` beside the means of the row statistics."""
+
+
+_MONITORED = (
+    _line("largest_score", "head", "max score", "nats", "−∞", "∞"),
+    _line("nonfinite", "head", "share of queries with NaN or ∞", "fraction", "0", "1"),
+)
+
+MONITORED: dict[str, Statistic] = {line.name: line for line in _MONITORED}
+"""What only a monitored head has, beside its shares: the largest score, and whether its numbers are numbers."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import atexit
 import json
 import time
 from collections.abc import Callable, Iterator, Sized
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -134,7 +134,10 @@ def train(
     listeners.append(checkpoints.Sealer(folder, complete))
     arguments = recipe.arguments(folder, evaluate=evaluation is not None, tensorboard=tensorboard)
     collate = collate or require("transformers", extra="train").default_data_collator
-    with _as_before(model, recipe), counted(model):
+    with _as_before(model, recipe), counted(model), ExitStack() as stack:
+        if monitor is not None:
+            # A run that fails may leave a look open.
+            stack.callback(monitor.abandon)
         trainer = guarded(guard)(
             model=model,
             args=arguments,

@@ -97,13 +97,13 @@ def watch(
     said = [_real(name, mask) for name, mask in (("padding", padding), ("source_padding", source_padding))]
     settings = Settings(keep == "vectors", chosen, map, top, fused, *said)
     record = Record(tokens=_rows("tokens", tokens), source_tokens=_rows("source_tokens", source_tokens))
-    named = _layers(layers)
+    named = layers_of(layers)
     record.info = _info(model, settings, named)
-    recorder = Recorder(model, settings, record, _selected(model, named))
-    _refuse_compiled(recorder)
+    recorder = Recorder(model, settings, record, selected_modules(model, named))
+    refuse_compiled(recorder)
     with recorder.watching():
         yield record
-    _check_seen(recorder)
+    check_seen(recorder)
     _check_tokens(record)
     _check_padding(record, settings)
 
@@ -166,7 +166,7 @@ def _real(name: str, mask: Tensor | None) -> Tensor | None:
     return mask.bool()
 
 
-def _layers(layers: str | int | Iterable[str | int] | None) -> list[str | int] | None:
+def layers_of(layers: str | int | Iterable[str | int] | None) -> list[str | int] | None:
     """The layers asked for, as a list."""
     if layers is None:
         return None
@@ -181,7 +181,7 @@ def _layer(name: str, layer: Any) -> str | int:
     return whole(name, layer)
 
 
-def _selected(model: nn.Module, layers: Iterable[str | int] | None) -> set[str] | None:
+def selected_modules(model: nn.Module, layers: Iterable[str | int] | None) -> set[str] | None:
     """Names of the watched modules; None for all."""
     if layers is None:
         return None
@@ -219,7 +219,7 @@ def _named(model: nn.Module, names: list[str], layer: str | int) -> list[str]:
     return found
 
 
-def _refuse_compiled(recorder: Recorder) -> None:
+def refuse_compiled(recorder: Recorder) -> None:
     """Raise for modules whose calls do not pass through Python."""
     for module, layer in recorder.modules.names.items():
         if type(module).__name__ == "OptimizedModule":
@@ -236,7 +236,7 @@ def _refuse_compiled(recorder: Recorder) -> None:
             )
 
 
-def _check_seen(recorder: Recorder) -> None:
+def check_seen(recorder: Recorder) -> None:
     """Name the modules in which attention ran that was not seen; raise where none was seen at all."""
     seen, ran, names = recorder.layers, recorder.modules.ran, recorder.modules.names
     # Nothing ran: nothing can be said about attention.

@@ -1,0 +1,113 @@
+"""Does the monitor see a collapse of entropy before the loss does? A small model at a rate that rises far too high.
+
+A decoder of 4 layers reads the characters of the license of this repository. AdamW, neither decay nor clipping; the
+learning rate rises in a line, until the loss shows what is wrong or the steps are over. *The loss shows it* at the first
+step at which its running mean (of the last steps by 0.95 each) is 10 % above the lowest value that it had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import torch
+
+import regard as rg
+import regard.models
+from benchmarks import common
+from regard.training import Monitor
+
+STEPS, PEAK, RAMP, EVERY, LENGTH, BATCH = 500, 0.5, 1000, 10, 64, 16
+SMOOTH, SHOWS = 0.95, 1.1
+# What is trained, and the rate at the end of the ramp.
+RUNS: dict[str, tuple[dict[str, Any], float]] = {
+    "rate too high": ({}, PEAK),
+    "rate too high, normalized queries and keys": ({"qk_norm": "rms"}, PEAK),
+    "a rate that fits": ({}, 0.005),
+}
+
+
+def text() -> tuple[torch.Tensor, int]:
+    """The numbers of the characters, and how many different ones there are."""
+    license_text = (common.ROOT / "LICENSE").read_text()
+    letters = sorted(set(license_text))
+    return torch.tensor([letters.index(letter) for letter in license_text]), len(letters)
+
+
+def trained(settings: dict[str, Any], peak: float, seed: int, steps: int = STEPS) -> dict[str, Any]:
+    """One training: when each rule was first broken, when the loss showed it, and both along the steps."""
+    tokens, letters = text()
+    torch.manual_seed(seed)
+    config = rg.models.DecoderConfig(
+        vocab_size=letters, hidden_size=64, num_hidden_layers=4, num_attention_heads=4, **settings
+    )
+    model = rg.models.DecoderForCausalLM(config).train()
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
+    monitor = Monitor(every=EVERY, on_alarm="record")
+    smooth = lowest = None
+    shown, losses = None, []
+    with monitor:
+        for step in range(steps):
+            for group in optimizer.param_groups:
+                group["lr"] = peak * min(1.0, (step + 1) / RAMP)
+            starts = torch.randint(len(tokens) - LENGTH, (BATCH,))
+            batch = torch.stack([tokens[start : start + LENGTH] for start in starts])
+            monitor.step(model)
+            loss = model(input_ids=batch, labels=batch).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            value = loss.item()
+            smooth = value if smooth is None else SMOOTH * smooth + (1 - SMOOTH) * value
+            lowest = smooth if lowest is None else min(lowest, smooth)
+            if shown is None and not smooth <= SHOWS * lowest:
+                shown = step
+            losses.append(value)
+    first: dict[str, int] = {}
+    for alarm in monitor.alarms:
+        first.setdefault(alarm.rule, alarm.step)
+    history = monitor.history
+    ahead = None
+    if shown is not None and "entropy collapse" in first:
+        ahead = shown - first["entropy collapse"]
+    return {
+        "seed": seed, "first_alarms": first, "loss_shows_it": shown, "steps_ahead": ahead,
+        "loss_last_50": sum(losses[-50:]) / len(losses[-50:]), "loss_lowest_smoothed": lowest,
+        "heads": history.values.shape[2],
+        "heads_alarmed": len({(a.layer, a.head) for a in monitor.alarms if a.rule == "entropy collapse"}),
+        "looks": history.steps, "loss_at_looks": [round(losses[step], 3) for step in history.steps],
+        "entropy_fraction_lowest_head": _rounded(history.of_statistic("entropy_fraction").amin(1)),
+        "largest_score": _rounded(history.of_statistic("largest_score").amax(1)),
+    }  # fmt: skip
+
+
+def _rounded(values: torch.Tensor) -> list[float]:
+    return [float(f"{value:.4g}") for value in values.tolist()]
+
+
+def main() -> None:
+    """Every run over three seeds."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.collapse")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    given, _ = parser.parse_known_args()
+    common.prepare()
+    torch.set_num_threads(1)
+    start, figures = time.perf_counter(), {}
+    for name, (settings, peak) in RUNS.items():
+        figures[name] = [trained(settings, peak, seed, given.steps) for seed in range(given.seeds)]
+        for one in figures[name]:
+            short = ("seed", "first_alarms", "loss_shows_it", "steps_ahead", "loss_last_50", "heads_alarmed")
+            print(name, json.dumps({key: one[key] for key in short}), flush=True)
+    print(f"{time.perf_counter() - start:.0f} s")
+    common.write(
+        "collapse", "python -m benchmarks.collapse",
+        "the alarm comes at least 50 steps before the loss shows the collapse, and with the remedy there is none",
+        figures,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
