@@ -66,6 +66,10 @@ struct RegardColumns {
   float *received, *received_max;  // (batch, heads, keys), null where not wanted
   int64_t cell, grid_q, grid_k;
   float *total, *peak;
+  float* by_offset;      // (batch, heads, queries + keys − 1): weights summed along q − k, the smallest first; may be null
+  int64_t vectors;       // how many sums of weighted queries
+  const float* given;    // (batch, heads, queries, vectors): the factor of each query
+  float* weighted;       // (batch, heads, keys, vectors): Σ over queries of factor · weight; null where not wanted
 };
 
 // What is read of the rows, (batch, heads, queries) each, null where not wanted.

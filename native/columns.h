@@ -10,6 +10,7 @@ namespace REGARD_ISA {
 constexpr int64_t CELL_SIDE = 16;       // keys of a task: a multiple of it, so that panels of every build are full
 constexpr int64_t ENOUGH_RANGES = 16;   // tasks: fewer are split along the queries
 constexpr int64_t LEAST_QUERIES = 512;  // in a chunk of queries
+constexpr int64_t KEPT_STRIDE = PANEL + LANES;  // of a kept row of weights, with room on the right
 
 // One head, the keys and the queries of a task by position: all residue classes of both, so that it owns their cells.
 struct ColumnsTask {
@@ -19,6 +20,8 @@ struct ColumnsTask {
   int64_t step, shift;  // a cell has 2^shift tokens a side
   int64_t key_begin, key_end, query_begin, query_end;
   float *received, *received_max;  // (keys) of this head, null where not wanted
+  double* by_offset;               // by k − q, from that of the task's first key and last query on; null where not wanted
+  float* weighted;                 // (keys, vectors) of this head, null where not wanted
 };
 
 // A panel of keys, what its lanes have received, and the row of cells that is being filled.
@@ -26,6 +29,7 @@ struct KeyPanel {
   Span keys;
   float *packed, *largest;        // [dim][PANEL], [PANEL]
   double* received;               // [PANEL]
+  double* weighted;               // [vectors][PANEL]
   float *cell_total, *cell_peak;  // [PANEL]
   int64_t cell_row;               // on the absolute grid
 };
@@ -51,17 +55,27 @@ struct Held {
 };
 
 // Sum and largest of the weights 2^(log2_scale · (score − m) − log2 l) of each lane, over rows [begin, end) of a tile. `bits` may
-// be null: all pairs are allowed. A NaN reaches the sum alone.
+// be null: all pairs are allowed. A NaN reaches the sum alone. With KEEP the weights are written to `kept` too, row by row, 0
+// where a row or a lane past the first `lanes` has none.
+template <bool KEEP>
 static inline void weigh(const float* scores, const Held& held, int64_t skip, const uint64_t* bits, const Runs& runs,
-                         int64_t begin, int64_t end, float* total, float* peak) {
+                         int64_t begin, int64_t end, float* total, float* peak, float* kept, int64_t lanes) {
   const float *m = held.m + skip, *rest = held.rest + skip;
   vf log2_scale = splat(held.log2_scale);
   for (int c = 0; c < PANEL_VECTORS; c++) {
     vf sum = {}, top = {};
     int64_t first = begin > runs.from[c] ? begin : runs.from[c], last = end < runs.to[c] ? end : runs.to[c];
+    int64_t left = lanes - c * LANES;
+    uint64_t used = left >= LANES ? ~0ull : left > 0 ? (1ull << left) - 1 : 0;
+    if constexpr (KEEP) {
+      int64_t low = first < end ? first : end, high = last > low ? last : low;
+      for (int64_t j = begin; j < low; j++) store(kept + j * KEPT_STRIDE + c * LANES, (vf){});
+      for (int64_t j = high; j < end; j++) store(kept + j * KEPT_STRIDE + c * LANES, (vf){});
+    }
     for (int64_t j = first; j < last; j++) {
       vf p = power2((load(scores + j * PANEL + c * LANES) - splat(m[j])) * log2_scale - splat(rest[j]));
       if (bits) p = keep(bits[j] >> (c * LANES), p, (vf){});
+      if constexpr (KEEP) store(kept + j * KEPT_STRIDE + c * LANES, keep(used, p, (vf){}));
       sum += p;
       top = maximum(top, p);
     }
@@ -142,9 +156,54 @@ static inline void add_to_cells(const ColumnsTask& task, KeyPanel* panel, int64_
   }
 }
 
+// Sums of a tile's kept weights along its diagonals. Diagonal i of the tile is that of lanes x and rows r with
+// x − r = i − (rows − 1): for LANES neighboring ones, each row gives a vector that begins one lane further right.
+static inline void add_diagonals(const ColumnsTask& task, const float* kept, Span keys, Span queries) {
+  int64_t rows = queries.count, diagonals = rows + keys.count - 1;
+  int64_t origin = task.key_begin - (task.query_end - 1);
+  double* to = task.by_offset + (keys.first - queries.first - (rows - 1) * task.step - origin);
+  for (int64_t i = 0; i < diagonals; i += LANES) {
+    int64_t first = rows - i - LANES, last = PANEL + rows - 1 - i;
+    first = first > 0 ? first : 0;
+    last = last < rows ? last : rows;
+    const float* from = kept + i - (rows - 1);
+    vf sums[4] = {};
+    int64_t r = first;
+    for (; r + 4 <= last; r += 4)
+      REGARD_UNROLL for (int u = 0; u < 4; u++) sums[u] += load_unaligned(from + (r + u) * (KEPT_STRIDE + 1));
+    for (; r < last; r++) sums[0] += load_unaligned(from + r * (KEPT_STRIDE + 1));
+    alignas(64) float sum[LANES];
+    store(sum, (sums[0] + sums[1]) + (sums[2] + sums[3]));
+    int64_t count = diagonals - i < LANES ? diagonals - i : LANES;
+    if (task.step == 1 && count == LANES) {
+      for (int lane = 0; lane < LANES; lane++) to[i + lane] += (double)sum[lane];
+    } else {
+      for (int64_t lane = 0; lane < count; lane++) to[(i + lane) * task.step] += (double)sum[lane];
+    }
+  }
+}
+
+// Sums of a tile's kept weights, each row times what is given for its query.
+static inline void add_weighted(const ColumnsTask& task, KeyPanel* panel, const float* kept, Span queries) {
+  const RegardCall& call = *task.call;
+  int64_t vectors = task.out->vectors, head = task.head.batch * call.heads + task.head.head;
+  const float* given = task.out->given + (head * call.queries + queries.first - call.offset) * vectors;
+  for (int64_t v = 0; v < vectors; v++) {
+    vf sums[PANEL_VECTORS] = {};
+    for (int64_t r = 0; r < queries.count; r++) {
+      vf factor = splat(given[r * queries.step * vectors + v]);
+      REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) sums[c] += factor * load(kept + r * KEPT_STRIDE + c * LANES);
+    }
+    alignas(64) float sum[PANEL];
+    for (int c = 0; c < PANEL_VECTORS; c++) store(sum + c * LANES, sums[c]);
+    double* to = panel->weighted + v * PANEL;
+    for (int64_t x = 0; x < PANEL; x++) to[x] += (double)sum[x];
+  }
+}
+
 // Folds a tile of finished scores: row by row of cells where there is a map, all at once where there is none.
 static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const float* scores, const Held& held, int64_t skip,
-                                const uint64_t* bits, const Runs& runs, Span queries) {
+                                const uint64_t* bits, const Runs& runs, Span queries, float* kept) {
   Lanes total, peak, sum = {}, top = {};
   for (int64_t r = 0; r < queries.count;) {
     int64_t count = queries.count - r, row = 0;
@@ -154,7 +213,8 @@ static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const 
       int64_t inside = ((row + 1) * ((int64_t)1 << task.shift) - at + queries.step - 1) / queries.step;
       count = inside < count ? inside : count;
     }
-    weigh(scores, held, skip, bits, runs, r, r + count, total, peak);
+    if (kept) weigh<true>(scores, held, skip, bits, runs, r, r + count, total, peak, kept, panel->keys.count);
+    else weigh<false>(scores, held, skip, bits, runs, r, r + count, total, peak, nullptr, 0);
     if (task.out->total) add_to_cells(task, panel, row, total, peak);
     for (int64_t x = 0; x < PANEL; x += LANES) {
       store(sum + x, load(sum + x) + load(total + x));
@@ -165,13 +225,16 @@ static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const 
   for (int64_t x = 0; x < PANEL; x++) panel->received[x] += sum[x];
   for (int64_t x = 0; x < PANEL; x += LANES)
     store(panel->largest + x, maximum(load(panel->largest + x), load(top + x)));
+  if (task.by_offset) add_diagonals(task, kept, panel->keys, queries);
+  if (task.weighted) add_weighted(task, panel, kept, queries);
 }
 
-static inline void take_key_panels(const RegardCall& call, Space* space, KeyPanel* panels) {
+static inline void take_key_panels(const RegardCall& call, int64_t vectors, Space* space, KeyPanel* panels) {
   for (int64_t p = 0; p < PANELS; p++) {
     panels[p].packed = space->take<float>(call.dim * PANEL);
     panels[p].largest = space->take<float>(PANEL);
     panels[p].received = space->take<double>(PANEL);
+    panels[p].weighted = space->take<double>(vectors * PANEL);
     panels[p].cell_total = space->take<float>(PANEL);
     panels[p].cell_peak = space->take<float>(PANEL);
   }
@@ -185,6 +248,7 @@ static inline void start_key_panel(const ColumnsTask& task, KeyPanel* panel, Spa
     panel->received[x] = 0;
     panel->largest[x] = panel->cell_total[x] = panel->cell_peak[x] = 0;
   }
+  for (int64_t x = 0; task.weighted && x < task.out->vectors * PANEL; x++) panel->weighted[x] = 0;
 }
 
 static inline void finish_key_panel(const ColumnsTask& task, KeyPanel* panel) {
@@ -194,6 +258,8 @@ static inline void finish_key_panel(const ColumnsTask& task, KeyPanel* panel) {
     float total = (float)panel->received[x], ignored_total = 0, ignored_peak = 0;
     add_cell(total, panel->largest[x], task.received ? task.received + key : &ignored_total,
              task.received_max ? task.received_max + key : &ignored_peak);
+    int64_t vectors = task.weighted ? task.out->vectors : 0;
+    for (int64_t v = 0; v < vectors; v++) task.weighted[key * vectors + v] += (float)panel->weighted[v * PANEL + x];
   }
 }
 
@@ -220,8 +286,14 @@ static inline void fold_keys(const ColumnsTask& task, KeyPanel* panels, int64_t 
   take_again(call, &space, &again);
   float* scores = space.take<float>(TILE * PANEL);
   float* extra = space.take<float>(SCORE_SPACE);
+  float* kept = nullptr;
   uint64_t allowed_bits[TILE];
   __builtin_memset(scores, 0, sizeof(float) * TILE * PANEL);  // lanes past the last key are never written
+  if (task.by_offset || task.weighted) {
+    float* room = space.take<float>(LANES + TILE * KEPT_STRIDE);
+    __builtin_memset(room, 0, sizeof(float) * (LANES + TILE * KEPT_STRIDE));  // beside the rows it stays so
+    kept = room + LANES;
+  }
   Held held;
   Walk walk(task.head, block, queries, begin, end);
   Tile kind;
@@ -240,19 +312,19 @@ static inline void fold_keys(const ColumnsTask& task, KeyPanel* panels, int64_t 
       Runs runs = runs_of(cut.count, panel->keys.count, here == SOME ? allowed_bits : nullptr);
       products_again(task.head, again, runs, panel->keys, panel->packed, skip, cut.count, scores);
       bool blocks = finish_scores(task.head, panel->keys, cut, here, scores, allowed_bits, extra);
-      fold_columns(task, panel, scores, held, skip, blocks ? allowed_bits : nullptr, runs, cut);
+      fold_columns(task, panel, scores, held, skip, blocks ? allowed_bits : nullptr, runs, cut, kept);
     }
   }
 }
 
-static inline int64_t columns_space(const RegardCall& call) {
+static inline int64_t columns_space(const RegardCall& call, int64_t vectors) {
   KeyPanel panels[PANELS];
   Space space = {nullptr, 0};
-  take_key_panels(call, &space, panels);
+  take_key_panels(call, vectors, &space, panels);
   space.take<float>(PANEL * call.dim);
   Again again;
   take_again(call, &space, &again);
-  space.take<float>(TILE * PANEL + SCORE_SPACE);
+  space.take<float>(TILE * PANEL + SCORE_SPACE + LANES + TILE * KEPT_STRIDE + 16);
   return space.used + 1024;
 }
 
@@ -266,7 +338,7 @@ static inline void run_columns(const ColumnsTask& task, void* scratch) {
   const RegardCall& call = *task.call;
   Space space = {(char*)scratch, 0};
   KeyPanel panels[PANELS];
-  take_key_panels(call, &space, panels);
+  take_key_panels(call, task.weighted ? task.out->vectors : 0, &space, panels);
   float* rows_space = space.take<float>(PANEL * call.dim);
   if (needs_tiles(call)) amx_begin();
   for (int64_t residue = 0; residue < task.step; residue++) {
@@ -295,7 +367,8 @@ struct ColumnsPlan {
   int64_t queries, chunks;  // queries in a chunk
   int64_t origin;           // position at which the first chunk starts
 
-  ColumnsPlan(const RegardCall& call, int64_t cell, int64_t step) {
+  ColumnsPlan(const RegardCall& call, const RegardColumns& out, int64_t step) {
+    int64_t cell = out.total ? out.cell : 1;
     int64_t unit = PANEL_VECTORS * (cell > CELL_SIDE ? cell : CELL_SIDE), least = PANELS * PANEL * step;
     keys = (least + unit - 1) / unit * unit;
     ranges = (call.keys + keys - 1) / keys;
@@ -305,15 +378,43 @@ struct ColumnsPlan {
     queries = ((call.queries + some - 1) / some + cell - 1) / cell * cell;
     origin = call.offset & -cell;
     chunks = (call.offset + call.queries - origin + queries - 1) / queries;
+    // Each task has diagonals of its own, as long as its queries: with them there are few tasks, of many keys.
+    if (!out.by_offset) return;
+    int64_t split = (FEWEST + call.batch * call.heads * chunks - 1) / (call.batch * call.heads * chunks);
+    keys *= (ranges + split - 1) / split;
+    ranges = (call.keys + keys - 1) / keys;
   }
+  int64_t diagonals() const { return queries + keys; }  // of a task, at most
 };
 
+// Sums of the tasks' diagonals of one head, added to those of the call, which run the other way.
+static inline void add_offsets(const RegardCall& call, const RegardColumns& out, const ColumnsPlan& plan, int64_t head,
+                               const double* pieces, double* total) {
+  int64_t many = call.queries + call.keys - 1, end = call.offset + call.queries, tasks = plan.chunks * plan.ranges;
+  for (int64_t i = 0; i < many; i++) total[i] = 0;
+  for (int64_t i = 0; i < tasks; i++) {
+    int64_t chunk = i / plan.ranges, first_key = (plan.ranges - 1 - i % plan.ranges) * plan.keys;
+    int64_t first = plan.origin + chunk * plan.queries, last = first + plan.queries;
+    int64_t keys = first_key + plan.keys < call.keys ? plan.keys : call.keys - first_key;
+    first = first > call.offset ? first : call.offset;
+    last = last < end ? last : end;
+    const double* from = pieces + (head * tasks + i) * plan.diagonals();
+    double* to = total + (first_key - (last - 1)) + end - 1;
+    for (int64_t j = 0; j < last - first + keys - 1; j++) to[j] += from[j];
+  }
+  float* result = out.by_offset + head * many;
+  for (int64_t i = 0; i < many; i++) result[many - 1 - i] += (float)total[i];
+}
+
 static inline int columns_of_part(const RegardCall& call, const RegardColumns& out, int64_t part, float* received,
-                                  float* received_max) {
+                                  float* received_max, float* weighted) {
   const RegardMask* mask = call.mask + part;
   int64_t cell = out.total ? out.cell : 1, heads = call.batch * call.heads;
-  ColumnsPlan plan(call, cell, mask->step);
-  return run(heads * plan.chunks * plan.ranges, call.threads, columns_space(call), [&](int64_t i, void* scratch) {
+  ColumnsPlan plan(call, out, mask->step);
+  int64_t tasks = heads * plan.chunks * plan.ranges, vectors = out.weighted ? out.vectors : 0;
+  double* pieces = out.by_offset ? (double*)calloc((size_t)(tasks * plan.diagonals()), sizeof(double)) : nullptr;
+  if (out.by_offset && !pieces) return NO_MEMORY;
+  int failed = run(tasks, call.threads, columns_space(call, vectors), [&](int64_t i, void* scratch) {
     int64_t range = plan.ranges - 1 - i % plan.ranges;  // under a causal mask the early keys have the most queries
     int64_t chunk = i / plan.ranges % plan.chunks, head = i / plan.ranges / plan.chunks;
     int64_t first = plan.origin + chunk * plan.queries, place = (chunk * heads + head) * call.keys;
@@ -330,24 +431,33 @@ static inline int columns_of_part(const RegardCall& call, const RegardColumns& o
     task.query_end = first + plan.queries < end ? first + plan.queries : end;
     task.received = received ? received + place : nullptr;
     task.received_max = received_max ? received_max + place : nullptr;
+    task.by_offset = pieces ? pieces + i * plan.diagonals() : nullptr;
+    task.weighted = weighted ? weighted + place * vectors : nullptr;
     run_columns(task, scratch);
   });
+  if (pieces && !failed)
+    failed = run(heads, call.threads, (call.queries + call.keys) * (int64_t)sizeof(double),
+                 [&](int64_t head, void* scratch) { add_offsets(call, out, plan, head, pieces, (double*)scratch); });
+  free(pieces);
+  return failed;
 }
 
 // Adds the whole second fold to `out`. Chunks of queries have column sums of their own, which are added in order.
 static inline int all_columns(const RegardCall& call, const RegardColumns& out) {
   int64_t heads = call.batch * call.heads, size = heads * call.keys, chunks = 1;
   for (int64_t part = 0; part < call.masks; part++) {
-    ColumnsPlan plan(call, out.total ? out.cell : 1, call.mask[part].step);
+    ColumnsPlan plan(call, out, call.mask[part].step);
     chunks = plan.chunks > chunks ? plan.chunks : chunks;
   }
-  float* pieces = chunks > 1 ? (float*)calloc((size_t)(2 * chunks * size), sizeof(float)) : nullptr;
+  int64_t vectors = out.weighted ? out.vectors : 0;
+  float* pieces = chunks > 1 ? (float*)calloc((size_t)((2 + vectors) * chunks * size), sizeof(float)) : nullptr;
   if (chunks > 1 && !pieces) return NO_MEMORY;
   float* received = pieces ? pieces : out.received;
   float* received_max = pieces ? pieces + chunks * size : out.received_max;
+  float* weighted = pieces && vectors ? pieces + 2 * chunks * size : out.weighted;
   int failed = DONE;
   for (int64_t part = 0; part < call.masks && !failed; part++)
-    failed = columns_of_part(call, out, part, received, received_max);
+    failed = columns_of_part(call, out, part, received, received_max, weighted);
   if (pieces && !failed)
     failed = run(heads, call.threads, 64, [&](int64_t head, void*) {
       for (int64_t at = head * call.keys; at < (head + 1) * call.keys; at++) {
@@ -360,6 +470,11 @@ static inline int all_columns(const RegardCall& call, const RegardColumns& out) 
         }
         if (out.received) out.received[at] += (float)total;
         if (out.received_max) out.received_max[at] = total != total ? (float)total : largest;
+        for (int64_t i = at * vectors; i < (at + 1) * vectors; i++) {
+          double sum = 0;
+          for (int64_t chunk = 0; chunk < chunks; chunk++) sum += weighted[chunk * size * vectors + i];
+          out.weighted[i] += (float)sum;
+        }
       }
     });
   free(pieces);

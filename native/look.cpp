@@ -53,6 +53,6 @@ int regard_look_with(const RegardKernels& kernels, const RegardCall* call, const
   const int64_t rows = call->batch * call->heads * call->queries;
   for (int64_t at = 0; at < rows; at++) read_row(*want, *state, *look, rows, at);
   if (columns->cell) count_rows(*call, *state, *columns, look->cell_rows);
-  const bool second = columns->received || columns->received_max || columns->cell;
+  const bool second = columns->received || columns->received_max || columns->cell || columns->by_offset;
   return second ? kernels.columns(call, columns) : 0;
 }

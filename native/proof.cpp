@@ -47,7 +47,8 @@ struct Proof {
   float o[ROWS * VALUE_DIM];
   int64_t count[ROWS];
   // the second fold, and the gradients for `grads` on the sums of the output
-  float received[HEADS * KEYS], received_max[HEADS * KEYS];
+  float received[HEADS * KEYS], received_max[HEADS * KEYS], by_offset[HEADS * (ROWS / HEADS + KEYS)], weighted[HEADS * KEYS];
+  float given[ROWS];
   float grads[ROWS * VALUE_DIM], d_query[ROWS * DIM], d_key[KEYS * DIM], d_value[KEYS * VALUE_DIM];
   double want_query[ROWS * DIM], want_key[KEYS * DIM], want_value[KEYS * VALUE_DIM];
 
@@ -142,16 +143,33 @@ int prove_rows(const RegardKernels& kernels, const RegardWant& want, Proof& proo
 int prove_columns(const RegardKernels& kernels, Proof& proof) {
   double log_l[ROWS];
   for (int64_t row = 0; row < proof.rows(); row++) log_l[row] = proof.lse[row] - proof.m[row];
-  RegardColumns columns = {proof.m, log_l, proof.received, proof.received_max, 0, 0, 0, nullptr, nullptr};
+  RegardColumns columns = {};
+  columns.m = proof.m, columns.log_l = log_l;
+  columns.received = proof.received, columns.received_max = proof.received_max;
+  columns.by_offset = proof.by_offset, columns.weighted = proof.weighted;
+  columns.vectors = 1, columns.given = proof.given;
+  for (int64_t row = 0; row < proof.rows(); row++) proof.given[row] = (float)(row % 5) - 2;
   if (kernels.columns(&proof.call, &columns)) return NO_MEMORY;
   for (int64_t at = 0; at < HEADS * KEYS; at++) {
-    double total = 0, most = 0;
+    double total = 0, most = 0, weighted = 0;
     for (int64_t q = 0; q < proof.queries; q++) {
-      double w = proof.weights[(at / KEYS * proof.queries + q) * KEYS + at % KEYS];
+      int64_t row = at / KEYS * proof.queries + q;
+      double w = proof.weights[row * KEYS + at % KEYS];
       total += w;
+      weighted += w * proof.given[row];
       most = w > most ? w : most;
     }
     if (!near(proof.received[at], total, EXACT) || !near(proof.received_max[at], most, EXACT)) return WRONG;
+    if (!near(proof.weighted[at], weighted, EXACT)) return WRONG;
+  }
+  int64_t diagonals = proof.queries + KEYS - 1;
+  for (int64_t at = 0; at < HEADS * diagonals; at++) {
+    double total = 0;
+    for (int64_t q = 0; q < proof.queries; q++) {
+      int64_t k = q + KEYS - 1 - at % diagonals;
+      if (k >= 0 && k < KEYS) total += proof.weights[(at / diagonals * proof.queries + q) * KEYS + k];
+    }
+    if (!near(proof.by_offset[at], total, EXACT)) return WRONG;
   }
   return RIGHT;
 }

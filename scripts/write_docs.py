@@ -29,7 +29,13 @@ the mean of each row statistic over the queries that may attend something, and t
 
 Gradients: output, lse, entropy, effective_keys, sum_squares, sink and the linear statistics (distance, position,
 spread, the masses, groups) are differentiable (a tensor that a
-`score_mod` captures gets no gradient from the tiles); max_weight, argmax, allowed, received and received_max are not.
+`score_mod` captures gets no gradient from the tiles); max_weight, argmax, allowed, received, received_max and
+by_offset are not.
+
+`by_offset` is asked for by its name alone. Its numbers are those of d = q − k from `offset − (keys − 1)` to
+`offset + queries − 1`, where `offset` is the position of query 0: under a causal mask those with d < 0 are 0. They add
+up to what `received` adds up to. What a head gives to the token d places before it, per query that has one, is
+`by_offset` divided by the number of such queries.
 
 Precision: statistics are float32 for float32, bfloat16 and float16 inputs, float64 for float64. `spread` is the root of
 a difference of moments: in float32 a row that rests on one key alone may read up to about 0.1 instead of 0.
@@ -39,7 +45,12 @@ a difference of moments: in float32 a row that rests on one key alone may read u
 def page() -> str:
     """The whole page."""
     parts = [HEAD]
-    titles = {"row": "One number per query", "column": "One number per key", "head": "One number per head"}
+    titles = {
+        "row": "One number per query",
+        "column": "One number per key",
+        "offset": "One number per distance",
+        "head": "One number per head",
+    }
     for kind, title in titles.items():
         parts.append(f"\n## {title}\n")
         for line in (TABLE | SHARES).values():

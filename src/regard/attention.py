@@ -27,7 +27,7 @@ from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec, SpecArguments
 from regard.statistics.formulas import named, read
-from regard.statistics.observation import Observation, Top, cells
+from regard.statistics.observation import COLUMNS, OFFSETS, Observation, Top, cells
 from regard.statistics.state import State, merge, sink_state
 from regard.statistics.table import Choice, Wanted, wanted
 
@@ -100,8 +100,8 @@ def observe(
         query: `(batch, heads, queries, dim)`.
         key: `(batch, kv_heads, keys, dim)`; `kv_heads` divides `heads`.
         value: `(batch, kv_heads, keys, value_dim)`; None saves the output's product.
-        statistics: None for every one of `regard.statistics.TABLE`, "rows", "columns", or names and
-            `statistics.first(count)`, `statistics.local(radius)`, `statistics.group(name, keys)`.
+        statistics: None for every row and column of `regard.statistics.TABLE`, "rows", "columns", or names
+            and `statistics.first(count)`, `statistics.local(radius)`, `statistics.group(name, keys)`.
         top: how many of the largest weights of each query to keep, with their keys.
         map: at most this many cells a side of a picture of the weights, pooled by mean and by max
             (for 1, two where the queries stand astride a multiple of every useful cell, as of position 0).
@@ -172,7 +172,7 @@ def observed(
     else:
         rows, sums, more = *both, {}
     if sums is not None:
-        more |= {"received": sums.received, "received_max": sums.received_max, "map": sums.map}
+        more |= {name: getattr(sums, name) for name in (*COLUMNS, *OFFSETS, "map")}
     parameters = want.parameters
     if full.sink_logit is not None:
         parameters = parameters | {"sink_logit": True}

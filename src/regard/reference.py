@@ -110,6 +110,7 @@ def observe(
         "allowed": allowed.sum(-1),
         "received": w.sum(-2),
         "received_max": w.amax(-2) if sizes.queries else w.sum(-2),
+        "by_offset": by_offset(w),
     }
     for name, members in (groups or {}).items():
         member = members
@@ -117,6 +118,16 @@ def observe(
             member = members[:, None, None, :]
         table[f"group:{name}"] = (w * member).sum(-1)
     return table
+
+
+def by_offset(w: Tensor) -> Tensor:
+    """Sums of the weights `(…, queries, keys)` along their diagonals, from that of query 0 and the last key on."""
+    queries, keys = w.shape[-2:]
+    # torch's diagonal 0 is that of query 0 and key 0, and its numbers rise with the key.
+    diagonals = [w.diagonal(j, -2, -1).sum(-1) for j in range(keys - 1, -queries, -1)]
+    if not queries or not keys:
+        return w.new_zeros((*w.shape[:-2], max(0, queries + keys - 1)))
+    return torch.stack(diagonals, -1)
 
 
 def pooled(w: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:

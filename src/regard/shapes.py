@@ -32,6 +32,11 @@ class Sizes:
         """Query heads that share one key head."""
         return self.heads // self.kv_heads
 
+    @property
+    def diagonals(self) -> int:
+        """Distances of a query from a key."""
+        return max(0, self.queries + self.keys - 1)
+
 
 def sizes_of(query: Tensor, key: Tensor, value: Tensor | None = None) -> Sizes:
     """Check the inputs of attention and return their sizes.

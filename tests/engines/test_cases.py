@@ -54,9 +54,11 @@ def test_nothing_in_nothing_out(runner, sizes):
         query.requires_grad_()
         with runner.running():
             seen = rg.observe(query, key, value, mask=rg.near(1), map=4, top=2, engine=runner.engine)
+            offsets = rg.observe(query, key, statistics="by_offset", engine=runner.engine).by_offset
             (grad,) = torch.autograd.grad(seen.output.sum() + seen.entropy.sum(), query)
         assert not seen.output.any() and seen.output.shape == (batch, heads, queries, 6) and not grad.any()
         assert seen.top.keys.shape == (batch, heads, queries, 2) and (seen.top.keys == -1).all()
+        assert not offsets.any() and offsets.shape == (batch, heads, max(0, queries + keys - 1))
         assert (
             not seen.received.any()
             and seen.received.shape == (batch, heads, keys)

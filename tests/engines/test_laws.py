@@ -18,13 +18,13 @@ from regard.engines import choose
 from regard.spec import Spec
 from regard.spec.bias import Dense
 from regard.statistics.formulas import read
-from regard.statistics.observation import COLUMNS
+from regard.statistics.observation import COLUMNS, OFFSETS
 from regard.statistics.state import State, identity, merge, sink_state
 from regard.statistics.table import wanted
 
 
 def row_statistics(case: Case) -> list[Any]:
-    return [choice for name, choice in case.choices.items() if name not in COLUMNS]
+    return [choice for name, choice in case.choices.items() if name not in (*COLUMNS, *OFFSETS)]
 
 
 def fold(case: Case, spec: Spec, runner: Runner) -> State:

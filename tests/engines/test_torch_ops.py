@@ -15,7 +15,7 @@ from regard.masks import Causal
 from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.spec.bias import Logarithm, ScoreMod
-from regard.statistics.observation import COLUMNS, ROWS
+from regard.statistics.observation import COLUMNS, OFFSETS, ROWS
 from regard.statistics.table import Wanted, wanted
 
 SIZES = (2, 6, 3, 5, 11, 7, 13)  # batch, heads, kv_heads, queries, keys, dim, value_dim
@@ -30,7 +30,9 @@ def tensors(dtype=torch.float32, grad=False):
 # --- torch's own checks ------------------------------------------------------------------------------------
 
 WANTED = {
-    "all": wanted([*ROWS, *COLUMNS, rg.statistics.group("odd", torch.arange(11) % 2 == 1)], top=2, cell=4),
+    "all": wanted(
+        [*ROWS, *COLUMNS, *OFFSETS, rg.statistics.group("odd", torch.arange(11) % 2 == 1)], top=2, cell=4
+    ),
     "output": Wanted(),
     "dropout": Wanted(dropout=0.3, seed=5),
     "entropy": wanted(["entropy"], output=False),

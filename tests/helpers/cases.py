@@ -23,7 +23,7 @@ from regard.masks import Mask
 from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.spec.bias import Bias, ScoreMod
-from regard.statistics.observation import COLUMNS, ROWS
+from regard.statistics.observation import COLUMNS, OFFSETS, ROWS
 
 SIZES = (1, 2, 3, 5, 7, 11, 13, 17, 19, 23)
 DIMS = (1, 2, 3, 5, 8, 13, 64, 256)
@@ -213,7 +213,7 @@ def tiles_of(queries: int, keys: int) -> Iterator[None]:
 
 def found(observation: Any) -> dict[str, Tensor]:
     """What an observation holds, by the names of `Case.truth`."""
-    names = ("output", *ROWS, *COLUMNS)
+    names = ("output", *ROWS, *COLUMNS, *OFFSETS)
     table = {name: getattr(observation, name) for name in names if getattr(observation, name) is not None}
     picture = observation.map
     pooled = {} if picture is None else {"map total": picture.total, "map peak": picture.peak}
@@ -262,7 +262,7 @@ def faults(
         budget = (relative + eps * (cell if name == "map total" else 1)) * size + eps * tile**2 / 4
         if naive is not None and name != "spread":
             budget += 2 * largest(naive[name].double()[finite] - want[finite])
-        if naive is not None and name in ("entropy", "received"):
+        if naive is not None and name in ("entropy", "received", "by_offset"):
             budget = min(budget, max(1e-5, relative) * size)
         error = largest(tensor.double()[finite] - want[finite])
         if not error <= budget:

@@ -13,15 +13,16 @@ from regard import reference
 from regard.errors import ArgumentError, ShapeError
 from regard.shapes import sizes_of
 from regard.spec import Spec
-from regard.statistics.observation import COLUMNS, ROWS
+from regard.statistics.observation import COLUMNS, OFFSETS, ROWS
 from regard.statistics.table import TABLE, wanted
 
 
 def test_the_table_and_the_observation_have_the_same_names():
-    assert tuple(TABLE) == (*ROWS, *COLUMNS)
+    assert tuple(TABLE) == (*ROWS, *COLUMNS, *OFFSETS)
     assert [line.name for line in TABLE.values()] == list(TABLE)
     assert {line.kind for name, line in TABLE.items() if name in ROWS} == {"row"}
     assert {line.kind for name, line in TABLE.items() if name in COLUMNS} == {"column"}
+    assert {TABLE[name].kind for name in OFFSETS} == {"offset"}
 
 
 @pytest.mark.parametrize("line", TABLE.values(), ids=TABLE.keys())
@@ -112,6 +113,7 @@ def test_what_is_asked_for_does_not_change_what_it_is(case: Case, names, top):
         ("entropy", {"entropy"}),
         ([], set()),
         (("lse", "received"), {"lse", "received"}),
+        ("by_offset", {"by_offset"}),
         ({"sink": 1}, {"sink"}),
         (rg.statistics.local(3), {"local"}),
         (iter(["distance", rg.statistics.first(2)]), {"distance", "first"}),

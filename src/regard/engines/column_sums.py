@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,15 +20,16 @@ MOST = 80.0
 
 @dataclass(frozen=True)
 class Sums:
-    """Column statistics `(batch, heads, keys)` and the map; what was not asked for is None."""
+    """Column statistics `(batch, heads, keys)`, sums by offset and the map; what was not asked for is None."""
 
     received: Tensor | None
     received_max: Tensor | None
     map: Map | None
+    by_offset: Tensor | None = None
 
     def tensors(self) -> list[Tensor]:
         """Those that are there, in a fixed order, for functions that give tensors alone."""
-        parts = [self.received, self.received_max]
+        parts = [self.received, self.received_max, self.by_offset]
         if self.map is not None:
             parts += [self.map.total, self.map.peak, self.map.rows]
         return [tensor for tensor in parts if tensor is not None]
@@ -37,11 +38,13 @@ class Sums:
 def sums_of(tensors: Iterable[Tensor], query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> Sums:
     """The sums whose `tensors` these are, of a call where this was wanted."""
     left = iter(tensors)
-    received = received_max = picture = None
+    received = received_max = by_offset = picture = None
     if want.received:
         received = next(left)
     if want.received_max:
         received_max = next(left)
+    if want.by_offset:
+        by_offset = next(left)
     if want.cell:
         total, peak, rows = left
         picture = Map(
@@ -53,12 +56,19 @@ def sums_of(tensors: Iterable[Tensor], query: Tensor, key: Tensor, spec: Spec, w
             keys=key.shape[2],
             offset=spec.offset,
         )
-    return Sums(received, received_max, picture)
+    return Sums(received, received_max, picture, by_offset)
 
 
-def only_wanted(want: Wanted, received: Tensor, received_max: Tensor, picture: Map | None) -> Sums:
+def only_wanted(
+    want: Wanted, received: Tensor, received_max: Tensor, picture: Map | None, by_offset: Tensor | None = None
+) -> Sums:
     """The sums of an engine that computes both statistics of the keys in one, whichever was asked for."""
-    return Sums(received if want.received else None, received_max if want.received_max else None, picture)
+    sums = Sums(received, received_max, picture, by_offset)
+    if not want.received:
+        sums = replace(sums, received=None)
+    if not want.received_max:
+        sums = replace(sums, received_max=None)
+    return sums
 
 
 def normalized(m: Tensor, l: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -63,6 +63,19 @@ class Engine(Runner, Protocol):
             needed: whose gradient is wanted, four booleans.
         """
 
+    def weighted(
+        self, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, given: Tensor, /
+    ) -> Tensor:
+        """The product of row vectors with the weights, Σ over queries of given · weight; no gradient.
+
+        Args:
+            m, l: of the rows, as in `columns`.
+            given: `(batch, heads, queries, vectors)`, finite.
+
+        Returns:
+            `(batch, heads, keys, vectors)`, in the type of statistics.
+        """
+
     def refuses(
         self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, /
     ) -> str | None:

@@ -81,7 +81,8 @@ def _packed(engine: str, spec: Spec, want: Wanted) -> tuple[Any, ...]:
         raise EngineError(f"{error}, which a graph cannot hold: {WAY_OUT}") from None
     bias = tensors.pop("bias", None)
     learned = bias is not None and bias.requires_grad and torch.is_grad_enabled()
-    flags = [want.output, want.entropy, want.squares, want.count, want.received, want.received_max]
+    flags = [want.output, want.entropy, want.squares, want.count]
+    flags += [want.received, want.received_max, want.by_offset]
     columns = [[column.kind, column.name] for column in want.columns]
     content = [*tensors.values(), *(c.members for c in want.columns if c.members is not None)]
     numbers = [spec.offset, want.seed, want.top, want.cell]
@@ -124,12 +125,25 @@ def _wanted(packed: Sequence[Any]) -> Wanted:
     """What is wanted, as it was before it was packed."""
     _, content, recipe, (_, seed, top, cell, *numbers), _, _, dropout = packed
     *_, names, _, _, flags, columns = _read(recipe)
-    output, entropy, squares, count, received, received_max = flags
+    output, entropy, squares, count, received, received_max, by_offset = flags
     members, left = iter(content[len(names) :]), iter(numbers)
     linears = tuple(
         _column(kind, name, next(left), next(left), next(left), members) for kind, name in columns
     )
-    return Wanted(output, entropy, squares, count, linears, top, received, received_max, cell, dropout, seed)
+    return Wanted(
+        output=output,
+        entropy=entropy,
+        squares=squares,
+        count=count,
+        columns=linears,
+        top=top,
+        received=received,
+        received_max=received_max,
+        cell=cell,
+        by_offset=by_offset,
+        dropout=dropout,
+        seed=seed,
+    )
 
 
 def _column(kind: str, name: str, count: int, low: int, high: int, members: Iterator[Tensor]) -> Column:
@@ -278,6 +292,8 @@ def _(query, key, m, l, *packed):  # type: ignore[no-untyped-def]
     sizes, want, exact = sizes_of(query, key), _wanted(packed), statistics_dtype(query.dtype)
     outer, offset = (sizes.batch, sizes.heads), packed[3][0]
     sums = [query.new_empty(*outer, sizes.keys, dtype=exact)] * (want.received + want.received_max)
+    if want.by_offset:
+        sums.append(query.new_empty(*outer, sizes.diagonals, dtype=exact))
     if want.cell:
         grid_q, grid_k = cells(offset, offset + sizes.queries, want.cell), cells(0, sizes.keys, want.cell)
         sums += [query.new_empty(*outer, grid_q, grid_k, dtype=exact)] * 2

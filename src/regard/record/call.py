@@ -17,10 +17,11 @@ from regard.errors import RecordError
 from regard.record.segments import Part, join, one_head, window
 from regard.shapes import Sizes
 from regard.spec import Spec
-from regard.statistics.observation import COLUMNS, ROWS, Observation, Top, check_index
+from regard.statistics import offsets
+from regard.statistics.observation import COLUMNS, OFFSETS, ROWS, Observation, Top, check_index
 
 T = TypeVar("T")
-OPTIONAL = ("output", *ROWS, *COLUMNS, "map", "top", "query", "key", "spec")
+OPTIONAL = ("output", *ROWS, *COLUMNS, *OFFSETS, "map", "top", "query", "key", "spec")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -39,7 +40,7 @@ class Call(Observation):
         spec: what turned them into weights.
         parts: where the steps of a generation had more than one spec, all of them in order.
         placed: whether the place of the queries among the keys is known. If not, what needs it (`distance`,
-            `self_mass`, `previous`, `local`) is None, and `offset` only counts queries.
+            `self_mass`, `previous`, `local`, `by_offset`) is None, and `offset` only counts queries.
         row_sum: `(batch, heads, queries)`, what the weights of each query add up to, where a model changed them after
             its softmax; None where they add up to 1.
         padded: `(batch, queries)`, bool: queries left out because the caller said that they are padding.
@@ -153,6 +154,7 @@ class Call(Observation):
             **rows,
             received=_all(calls, "received", lambda parts: _merged(parts, keys, torch.add)),
             received_max=_all(calls, "received_max", lambda parts: _merged(parts, keys, torch.maximum)),
+            by_offset=_offsets(calls),
             groups={name: torch.cat([call.groups[name] for call in calls], 2) for name in self.groups},
             map=_all(calls, "map", lambda maps: maps[0].merge(*maps[1:])),
             top=_all(calls, "top", lambda tops: reduce(Top.join, tops)),
@@ -193,6 +195,18 @@ def _all(calls: Sequence[Call], name: str, merge: Callable[[list[Any]], T]) -> T
     if any(part is None for part in parts):
         return None
     return merge(parts)
+
+
+def _offsets(calls: Sequence[Call]) -> Tensor | None:
+    """The sums by offset of all calls together, which differ in queries and keys; None where one has none."""
+    strips = [
+        offsets.Strip(call.by_offset, call.sizes.queries, call.sizes.keys, call.offset)
+        for call in calls
+        if call.by_offset is not None
+    ]
+    if len(strips) < len(calls):
+        return None
+    return offsets.merge(strips)
 
 
 def _merged(parts: list[Tensor], keys: int, merge: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

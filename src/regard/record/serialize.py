@@ -19,7 +19,7 @@ from regard.record.folder import entry
 from regard.record.segments import Part
 from regard.shapes import FLOATS, Sizes
 from regard.spec import Spec, codec
-from regard.statistics.observation import COLUMNS, ROWS, Map, Top
+from regard.statistics.observation import COLUMNS, OFFSETS, ROWS, Map, Top
 
 CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
 # No size, position or count of a real call is beyond.
@@ -47,7 +47,7 @@ def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
     Raises:
         RecordError: its mask or its bias is a function, which no file can hold.
     """
-    plain = {name: getattr(call, name) for name in (*VECTORS, *ROWS, *COLUMNS, *ABOUT_ROWS)}
+    plain = {name: getattr(call, name) for name in (*VECTORS, *ROWS, *COLUMNS, *OFFSETS, *ABOUT_ROWS)}
     tensors = {name: tensor for name, tensor in plain.items() if tensor is not None}
     # By number, as a group may be called anything.
     tensors |= {f"groups.{index}": share for index, share in enumerate(call.groups.values())}
@@ -189,6 +189,7 @@ def _shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "key": (sizes.batch, sizes.kv_heads, sizes.keys, sizes.dim),
     }
     shapes |= {"row_sum": row, "padded": (sizes.batch, sizes.queries)}
+    shapes |= dict.fromkeys(OFFSETS, (sizes.batch, sizes.heads, sizes.diagonals))
     return shapes | dict.fromkeys(ROWS, row) | dict.fromkeys(COLUMNS, column)
 
 

@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 
 from regard.masks.window import Window
 from regard.shapes import statistics_dtype
+from regard.statistics import offsets
 from regard.statistics.observation import Map, Observation, Top, cells
 from regard.statistics.table import Wanted
 
@@ -73,6 +74,9 @@ def observe_weights(weights: Tensor, want: Wanted, *, offset: int, cell: int = 0
     step = max(1, CHUNK // max(1, batch * heads * keys))
     received = weights.new_zeros((batch, heads, keys), dtype=torch.float64)
     largest, picture = torch.full_like(received, -torch.inf), None
+    by_offset = None
+    if want.by_offset:
+        by_offset = received.new_zeros((batch, heads, max(0, queries + keys - 1)))
     if cell:
         picture = _blank(weights, offset, cell)
     parts: list[dict[str, Tensor]] = []
@@ -90,6 +94,8 @@ def observe_weights(weights: Tensor, want: Wanted, *, offset: int, cell: int = 0
         known = block.nan_to_num()
         received += known.sum(2)
         torch.maximum(largest, known.amax(2), out=largest)
+        if by_offset is not None:
+            offsets.place(by_offset, offsets.diagonal_sums(known), start, 0)
         if picture is not None:
             _paint(picture, known, rows.window)
     exact = statistics_dtype(weights.dtype)
@@ -106,10 +112,13 @@ def observe_weights(weights: Tensor, want: Wanted, *, offset: int, cell: int = 0
     if want.received_max:
         # −inf is left where there was no query.
         received_max = largest.nan_to_num(neginf=0.0).to(exact)
+    if by_offset is not None:
+        by_offset = by_offset.to(exact)
     return Observation(
         **{name: tensor for name, tensor in table.items() if not name.startswith("group:")},
         received=received.to(exact) if want.received else None,
         received_max=received_max,
+        by_offset=by_offset,
         groups={name.removeprefix("group:"): t for name, t in table.items() if name.startswith("group:")},
         map=picture,
         top=top,

@@ -36,6 +36,7 @@ ROWS = (
     "allowed",
 )
 COLUMNS = ("received", "received_max")
+OFFSETS = ("by_offset",)
 
 
 def cells(start: int, stop: int, cell: int) -> int:
@@ -262,6 +263,7 @@ class Observation:
         output: `(batch, heads, queries, value_dim)`.
         lse, …, allowed: row statistics, `(batch, heads, queries)`; formulas in `regard.statistics.TABLE`.
         received, received_max: column statistics, `(batch, heads, keys)`.
+        by_offset: `(batch, heads, queries + keys − 1)`, weights summed along q − k = d, from the smallest d on.
         groups: mass on each named group of keys, `(batch, heads, queries)`.
         map: the weights pooled to a small grid.
         top: the strongest keys of each query.
@@ -288,6 +290,7 @@ class Observation:
     allowed: Tensor | None = None
     received: Tensor | None = None
     received_max: Tensor | None = None
+    by_offset: Tensor | None = None
     groups: dict[str, Tensor] = field(default_factory=dict)
     map: Map | None = None
     top: Top | None = None
@@ -296,7 +299,7 @@ class Observation:
     parameters: dict[str, int | float | bool] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        names = ("output", *COLUMNS, "map", "top")
+        names = ("output", *COLUMNS, *OFFSETS, "map", "top")
         present = self.row_names() + [name for name in names if getattr(self, name) is not None]
         return f"{type(self).__name__}({', '.join(present)}; engine {self.engine!r})"
 

@@ -26,7 +26,8 @@ class Statistic:
     """One line of the table.
 
     Attributes:
-        kind: "row" is one number per query, "column" one per key, "head" one per head.
+        kind: "row" is one number per query, "column" one per key, "offset" one per distance of a query from a key,
+            "head" one per head.
         formula: in terms of the weights w, the query's position q and the key's position k.
         low, high: its range, as formulas; n is the number of keys that the query may attend.
         empty: its value where a query may attend nothing.
@@ -72,6 +73,7 @@ _MEANINGS = {
     "allowed": "How many tokens the query was free to attend.",
     "received": "How much attention a token gets from all queries together.",
     "received_max": "The largest share that any query gives to this token.",
+    "by_offset": "How much attention all queries together give to the token that stands d places before them.",
     "entropy_fraction": "Entropy as a part of the most it could be: 0 on a single token, 1 when equal on all that are "
     "allowed.",
     "largest_score": "The largest of all scores: where it grows without bound, the softmax passes no gradient.",
@@ -120,6 +122,7 @@ _LINES = (
     _line("allowed", "row", "number of allowed keys", "keys", "0", "keys", empty=0),
     _line("received", "column", "Σ over queries of w", "queries", "0", "queries"),
     _line("received_max", "column", "max over queries of w", "fraction", "0", "1"),
+    _line("by_offset", "offset", "Σ over queries of w at k = q − d", "queries", "0", "queries"),
 )
 
 TABLE: dict[str, Statistic] = {line.name: line for line in _LINES}
@@ -237,6 +240,8 @@ class Wanted:
         columns: linear statistics, in the order of the state's last axis.
         top: how many of the largest scores to keep with their keys.
         received, received_max, cell: column statistics; tokens per cell of the map, 0 for none.
+        by_offset: sums of the weights along their diagonals.
+        weighted: the second fold is asked for sums of the weights of weighted queries, which `Engine.weighted` gives.
         dropout, seed: probability of dropping a weight on its way to the output, and what decides which.
     """
 
@@ -249,6 +254,8 @@ class Wanted:
     received: bool = False
     received_max: bool = False
     cell: int = 0
+    by_offset: bool = False
+    weighted: bool = False
     dropout: float = 0.0
     seed: int = 0
     names: frozenset[str] = field(default_factory=frozenset)
@@ -257,7 +264,7 @@ class Wanted:
     @property
     def second(self) -> bool:
         """Whether the second fold is needed."""
-        return self.received or self.received_max or self.cell > 0
+        return self.received or self.received_max or self.by_offset or self.cell > 0
 
 
 def wanted(
@@ -270,7 +277,8 @@ def wanted(
     """What an engine must fold for these statistics.
 
     Args:
-        statistics: None for all, "rows", "columns", or names and choices such as `local(16)`.
+        statistics: None for all of rows and columns, "rows", "columns", or names and choices such as `local(16)`;
+            what is of no row and no column, `by_offset`, by its name alone.
 
     Raises:
         ArgumentError: a name that is not in the table, or a negative `top`.
@@ -286,7 +294,7 @@ def _wanted(
     statistics: str | Choice | Iterable[str | Choice] | None, top: int, cell: int, output: bool
 ) -> Wanted:
     if statistics is None:
-        chosen: list[str | Choice] = list(TABLE)
+        chosen: list[str | Choice] = [name for name, line in TABLE.items() if line.kind != "offset"]
     elif isinstance(statistics, str) and statistics in ("rows", "columns"):
         chosen = [name for name, line in TABLE.items() if line.kind == statistics[:-1]]
     elif isinstance(statistics, str | Choice):
@@ -321,6 +329,7 @@ def _wanted(
         top=max(top, int(bool(names & {"argmax", "max_weight"}))),
         received="received" in names,
         received_max="received_max" in names,
+        by_offset="by_offset" in names,
         cell=cell,
         names=frozenset(names),
         parameters={n: c.parameter for n, c in choices.items() if n in names and c.parameter is not None},

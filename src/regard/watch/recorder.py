@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.attention import asked, cell_of, observed
 from regard.record import Call, Record
 from regard.statistics.dense_weights import observe_weights
-from regard.statistics.observation import Observation
+from regard.statistics.observation import OFFSETS, Observation
 from regard.statistics.table import PLACED, wanted
 from regard.watch import hub
 from regard.watch.ancestry import Ancestry
@@ -310,7 +310,7 @@ class Recorder:
             seen = observed(resolved.query, resolved.key, value, spec, want, many)
         if resolved.placed:
             return seen
-        unknown: dict[str, Any] = dict.fromkeys(PLACED)
+        unknown: dict[str, Any] = dict.fromkeys((*PLACED, *OFFSETS))
         return replace(seen, **unknown)
 
     def _add(self, site: CallSite, resolved: ResolvedCall, observation: Observation) -> None:

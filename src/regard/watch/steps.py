@@ -17,6 +17,7 @@ from regard.masks import recognize
 from regard.record import Call
 from regard.spec import SpecArguments
 from regard.spec.bias import Dense
+from regard.statistics.observation import OFFSETS
 from regard.statistics.table import PLACED
 from regard.watch.alignment import allows_any
 from regard.watch.resolved import ResolvedCall
@@ -136,7 +137,7 @@ class Steps:
 
 def unplaced(call: Call) -> Call:
     """The call without what needs the place of a query among the keys."""
-    nothing: dict[str, Any] = dict.fromkeys(PLACED)
+    nothing: dict[str, Any] = dict.fromkeys((*PLACED, *OFFSETS))
     return replace(call, placed=False, **nothing)
 
 

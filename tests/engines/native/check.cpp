@@ -20,7 +20,7 @@ int regard_prove(int build);
 
 namespace {
 
-constexpr int64_t TOP = 3, CELL_BITS = 3, FIRST = 2, LOW = -4, HIGH = 1;
+constexpr int64_t TOP = 3, CELL_BITS = 3, VECTORS = 3, FIRST = 2, LOW = -4, HIGH = 1;
 enum { POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, BAND_WEIGHT, GROUP_WEIGHT, COLUMNS };
 constexpr double BOUND = 1e-4;    // of a float32 computation: a wrong pair of a hundred changes far more
 constexpr double ROUNDED = 1e-2;  // of an output whose weights were rounded to bfloat16
@@ -152,7 +152,9 @@ void check_columns(const Case& drawn, int number, const char* build) {
   int64_t heads = call.batch * call.heads, start = call.offset >> CELL_BITS, keys = call.keys;
   int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1, grid_k = ((keys - 1) >> CELL_BITS) + 1;
   Array<double> sums(heads * keys), tops(heads * keys), total(heads * grid_q * grid_k), peak(total.size());
-  Array<double> m, log_l;
+  Array<double> m, log_l, diagonals(heads * (call.queries + keys - 1)), weighted(heads * keys * VECTORS);
+  Array<float> given(heads * call.queries * VECTORS);
+  for (size_t i = 0; i < given.size(); i++) given[i] = (float)(i % 7) / 4 - 0.5f;
   for (int64_t at = 0; at < heads * call.queries; at++) {
     Truth row(drawn, at);
     m.push_back(row.largest);
@@ -163,14 +165,21 @@ void check_columns(const Case& drawn, int number, const char* build) {
       double w = row.weights[key];
       sums[head * keys + key] += w, tops[head * keys + key] = std::max(tops[head * keys + key], w);
       total[cell] += w, peak[cell] = std::max(peak[cell], w);
+      diagonals[head * (call.queries + keys - 1) + row.query - key + keys - 1] += w;
+      for (int64_t v = 0; v < VECTORS; v++)
+        weighted[(head * keys + key) * VECTORS + v] += w * given[at * VECTORS + v];
     }
   }
   Array<float> got_sums(sums.size()), got_tops(sums.size()), got_total(total.size()), got_peak(total.size());
+  Array<float> got_diagonals(diagonals.size()), got_weighted(weighted.size());
   RegardColumns columns = {m.data(), log_l.data(), got_sums.data(), got_tops.data(), 1 << CELL_BITS, grid_q, grid_k,
-                           got_total.data(), got_peak.data()};
+                           got_total.data(), got_peak.data(), got_diagonals.data(), VECTORS, given.data(),
+                           got_weighted.data()};
   if (regard_columns(number, &call, &columns)) fail(build, "the columns could not run");
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received", got_sums[i], sums[i], 1);
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received_max", got_tops[i], tops[i], 1);
+  for (size_t i = 0; i < diagonals.size(); i++) expect(drawn, build, "by offset", got_diagonals[i], diagonals[i], 1);
+  for (size_t i = 0; i < weighted.size(); i++) expect(drawn, build, "weighted", got_weighted[i], weighted[i], 1);
   for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map, total", got_total[i], total[i], 1);
   for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map, peak", got_peak[i], peak[i], 1);
 }
@@ -190,7 +199,7 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
   for (size_t i = 0; i < 6; i++) at[i] = read.data() + i * rows;
   RegardLook look = {at[0], at[1], at[2], at[3], at[4], at[5], columns.data(), argmax.data(), log_l.data(), counts.data()};
   RegardColumns second = {again.m.data(), log_l.data(), received.data(), received.data() + sums, 1 << CELL_BITS, grid_q,
-                          grid_k, map.data(), map.data() + cells * (size_t)grid_k};
+                          grid_k, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
   if (regard_look(number, &call, &wanted.want, &again.state, &second, &look)) return fail(build, "one call could not run");
   int64_t attending = 0, counted = 0;
   for (size_t i = 0; i < rows; i++) {
@@ -204,7 +213,8 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
   }
   for (int64_t count : counts) counted += count;
   if (counted != attending) fail(build, "one call counts other queries that attend");
-  RegardColumns apart = {again.m.data(), log_l.data(), alone.data(), alone.data() + sums, 0, 0, 0, nullptr, nullptr};
+  RegardColumns apart = {again.m.data(), log_l.data(), alone.data(), alone.data() + sums, 0, 0, 0, nullptr, nullptr, nullptr, 0,
+                         nullptr, nullptr};
   if (regard_columns(number, &call, &apart)) return fail(build, "the columns could not run");
   for (size_t i = 0; i < 2 * sums; i++) expect(drawn, build, "one call, received", received[i], alone[i], 1);
 }

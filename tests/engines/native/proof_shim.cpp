@@ -12,7 +12,7 @@ static GradientsFunction library_gradients;
 static int number, spoiled;
 static int64_t only_type, only_queries;
 
-enum { NOTHING, OUTPUT, LSE, ENTROPY, SQUARES, COLUMN, COUNT, RECEIVED, RECEIVED_MAX, QUERY, KEY, VALUE, A_NAN };
+enum { NOTHING, OUTPUT, LSE, ENTROPY, SQUARES, COLUMN, COUNT, RECEIVED, RECEIVED_MAX, BY_OFFSET, WEIGHTED, QUERY, KEY, VALUE, A_NAN };
 
 static bool now(int what, const RegardCall* call) {
   return what == spoiled && call->type == only_type && (call->queries < 5) == only_queries < 5;
@@ -35,6 +35,8 @@ static const RegardKernels kernels = {
       int failed = library_columns(number, call, columns);
       if (now(RECEIVED, call)) columns->received[call->heads * call->keys - 1] += 0.01f;
       if (now(RECEIVED_MAX, call)) columns->received_max[0] += 0.01f;
+      if (now(BY_OFFSET, call)) columns->by_offset[call->keys - 1] += 0.01f;
+      if (now(WEIGHTED, call)) columns->weighted[0] += 0.01f;
       return failed;
     },
     [](const RegardCall* call, const RegardWant* want, const RegardGradient* gradient) {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.engines.differentiable import differentiable
 from regard.engines.native.backward import vjp
-from regard.engines.native.columns import columns
+from regard.engines.native.columns import columns, weighted
 from regard.engines.native.library import build, builds, verdict, why_not
 from regard.engines.native.look import look
 from regard.engines.native.marshal import refuses
@@ -13,4 +13,16 @@ from regard.engines.native.rows import fold
 name = "native"
 rows = differentiable(fold, vjp)
 
-__all__ = ["build", "builds", "columns", "look", "name", "vjp", "refuses", "rows", "verdict", "why_not"]
+__all__ = [
+    "build",
+    "builds",
+    "columns",
+    "look",
+    "name",
+    "vjp",
+    "refuses",
+    "rows",
+    "verdict",
+    "why_not",
+    "weighted",
+]

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.engines.column_sums import Sums, blank_map
 from regard.engines.native import abi
 from regard.engines.native.library import run
-from regard.engines.native.marshal import prepare
+from regard.engines.native.marshal import Prepared, prepare
 from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.statistics.table import Wanted
@@ -22,31 +22,52 @@ LEAST_CELL, LEAST_GRID = 16, 128
 
 @torch.no_grad()
 def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
-    """Received mass, largest received weight and the map, given the rows' m and l `(batch, heads, queries)`."""
+    """Received mass, its maximum, sums by offset and the map, given the rows' m and l `(batch, heads, queries)`."""
     sizes = sizes_of(query, key)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
-    received = received_max = None
+    received = received_max = by_offset = None
     if want.received:
         received = query.new_zeros(per_key, dtype=torch.float32)
     if want.received_max:
         received_max = query.new_zeros(per_key, dtype=torch.float32)
+    if want.by_offset:
+        by_offset = query.new_zeros((sizes.batch, sizes.heads, sizes.diagonals), dtype=torch.float32)
     cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
     picture = blank_map(query, sizes, spec, l, cell)
     if l.numel() and sizes.keys:
         prepared = prepare(query, key, None, spec)
-        arrays = abi.ColumnArrays(
-            m=prepared.pointer(m.to(torch.float64).contiguous()),
-            log_l=prepared.pointer(l.to(torch.float64).log().contiguous()),
-            received=prepared.pointer(received),
-            received_max=prepared.pointer(received_max),
-        )
+        arrays = _held(prepared, m, l)
+        arrays.received, arrays.received_max = prepared.pointer(received), prepared.pointer(received_max)
+        arrays.by_offset = prepared.pointer(by_offset)
         if picture is not None:
             arrays.cell, (arrays.grid_q, arrays.grid_k) = picture.cell, picture.total.shape[2:]
             arrays.total, arrays.peak = prepared.pointer(picture.total), prepared.pointer(picture.peak)
         run("regard_columns", prepared.call, arrays)
     if picture is not None:
         picture = picture.coarsen(want.cell)
-    return Sums(received, received_max, picture)
+    return Sums(received, received_max, picture, by_offset)
+
+
+@torch.no_grad()
+def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, given: Tensor) -> Tensor:
+    """Σ over queries of `given` · weight: see `Engine.weighted`."""
+    sizes, vectors = sizes_of(query, key), given.shape[3]
+    sums = query.new_zeros((sizes.batch, sizes.heads, sizes.keys, vectors), dtype=torch.float32)
+    if sums.numel() and l.numel():
+        prepared = prepare(query, key, None, spec)
+        arrays = _held(prepared, m, l)
+        arrays.vectors, arrays.weighted = vectors, prepared.pointer(sums)
+        arrays.given = prepared.pointer(given.to(torch.float32).contiguous())
+        run("regard_columns", prepared.call, arrays)
+    return sums
+
+
+def _held(prepared: Prepared, m: Tensor, l: Tensor) -> abi.ColumnArrays:
+    """The structure of the second fold, with what it reads."""
+    return abi.ColumnArrays(
+        m=prepared.pointer(m.to(torch.float64).contiguous()),
+        log_l=prepared.pointer(l.to(torch.float64).log().contiguous()),
+    )
 
 
 def fold_cell(cell: int, tokens: int) -> int:

@@ -73,13 +73,16 @@ def _blank(
 ) -> Sums:
     """Zeros for the second fold, to which the structures are made to point."""
     lanes = (sizes.batch, sizes.heads)
-    received = largest = picture = None
+    received = largest = by_offset = picture = None
     if want.received:
         received = query.new_zeros((*lanes, sizes.keys), dtype=torch.float32)
         second.received = received.data_ptr()
     if want.received_max:
         largest = query.new_zeros((*lanes, sizes.keys), dtype=torch.float32)
         second.received_max = largest.data_ptr()
+    if want.by_offset:
+        by_offset = query.new_zeros((*lanes, sizes.diagonals), dtype=torch.float32)
+        second.by_offset = by_offset.data_ptr()
     cell = fold_cell(want.cell, max(sizes.queries, sizes.keys))
     if cell:
         grid_q = cells(spec.offset, spec.offset + sizes.queries, cell)
@@ -98,7 +101,7 @@ def _blank(
         second.cell, (second.grid_q, second.grid_k) = cell, total.shape[2:]
         second.total, second.peak = total.data_ptr(), peak.data_ptr()
         arrays.cell_rows = counts.data_ptr()
-    return Sums(received, largest, picture)
+    return Sums(received, largest, picture, by_offset)
 
 
 def _named(read: Tensor, counts: Tensor, want: Wanted) -> dict[str, Tensor]:

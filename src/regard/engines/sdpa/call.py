@@ -44,6 +44,8 @@ def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: 
         return "its only mask is causal, with as many queries as keys, or queries after all keys"
     if want.top or want.received_max or want.cell:
         return "the largest weights and the map are not sums that SDPA gives"
+    if want.by_offset or want.weighted:
+        return "sums along diagonals and of weighted queries are not what SDPA gives"
     for column in want.columns:
         if column.kind == "band" and column.high - column.low >= MOST_DIAGONALS:
             return f"it sums at most {MOST_DIAGONALS} diagonals, got {column.high - column.low + 1} for {column.name}"

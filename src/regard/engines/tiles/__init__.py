@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.engines.differentiable import differentiable
 from regard.engines.protocol import two_folds
 from regard.engines.tiles.backward import vjp
-from regard.engines.tiles.columns import columns
+from regard.engines.tiles.columns import columns, weighted
 from regard.engines.tiles.rows import fold
 from regard.engines.tiles.windows import weights
 
@@ -13,7 +13,7 @@ name = "tiles"
 rows = differentiable(fold, vjp)
 look = two_folds
 
-__all__ = ["columns", "look", "name", "vjp", "refuses", "rows", "weights"]
+__all__ = ["columns", "look", "name", "vjp", "refuses", "rows", "weights", "weighted"]
 
 
 def refuses(*_: object) -> str | None:

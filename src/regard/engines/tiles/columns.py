@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from regard.engines.walk import Workspace, scores, shape_of, walk, without_autoc
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
+from regard.statistics import offsets
 from regard.statistics.observation import Map
 from regard.statistics.table import Wanted
 
@@ -20,12 +22,47 @@ from regard.statistics.table import Wanted
 @without_autocast
 @torch.no_grad()
 def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: Wanted) -> Sums:
-    """Received mass, largest received weight and the map, given the rows' m and l `(batch, heads, queries)`."""
+    """Received mass, its maximum, sums by offset and the map, given the rows' m and l `(batch, heads, queries)`."""
     sizes = sizes_of(query, key)
     exact = statistics_dtype(query.dtype)
     per_key = (sizes.batch, sizes.heads, sizes.keys)
     received, received_max = (torch.zeros(per_key, dtype=exact, device=query.device) for _ in range(2))
+    by_offset = None
+    if want.by_offset:
+        by_offset = received.new_zeros((sizes.batch, sizes.heads, sizes.diagonals))
     picture = blank_map(query, sizes, spec, l, want.cell)
+    for part, window, p in _weights(query, key, spec, m, l):
+        total, peak = _pool(p, window, want.cell)
+        if want.received:
+            received[:, :, window.columns] += total.sum(-2)
+        if want.received_max:
+            at = received_max[:, :, window.columns]
+            torch.maximum(at, peak.amax(-2), out=at)
+        if by_offset is not None:
+            diagonals = offsets.diagonal_sums(p)
+            offsets.place(by_offset, diagonals, part.start, sizes.keys - window.columns.stop)
+        if picture is not None:
+            _paint(picture, total, peak, window)
+    return only_wanted(want, received, received_max, picture, by_offset)
+
+
+@without_autocast
+@torch.no_grad()
+def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, given: Tensor) -> Tensor:
+    """Σ over queries of `given` · weight: see `Engine.weighted`."""
+    sizes = sizes_of(query, key)
+    given = given.to(statistics_dtype(query.dtype))
+    sums = given.new_zeros((sizes.batch, sizes.heads, sizes.keys, given.shape[3]))
+    for part, window, p in _weights(query, key, spec, m, l):
+        sums[:, :, window.columns] += p.transpose(-1, -2) @ given[:, :, part]
+    return sums
+
+
+def _weights(
+    query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor
+) -> Iterator[tuple[slice, Window, Tensor]]:
+    """Tile by tile the call's queries, where the tile lies, and its weights, in memory that the next one takes."""
+    sizes, exact = sizes_of(query, key), statistics_dtype(query.dtype)
     center, inverse = normalized(m, l, exact)
     shape = shape_of(sizes, spec.mask, spec.offset)
     space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
@@ -42,15 +79,7 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
                 # NaN may stand where the mask blocks, and the exponential of −inf is slow.
                 blocked = ~allowed
                 p.masked_fill_(blocked, 0.0).exp_().mul_(inverse[:, :, part, None]).masked_fill_(blocked, 0.0)
-            total, peak = _pool(p, window, want.cell)
-            if want.received:
-                received[:, :, window.columns] += total.sum(-2)
-            if want.received_max:
-                at = received_max[:, :, window.columns]
-                torch.maximum(at, peak.amax(-2), out=at)
-            if picture is not None:
-                _paint(picture, total, peak, window)
-    return only_wanted(want, received, received_max, picture)
+            yield part, window, p
 
 
 def _pool(p: Tensor, window: Window, cell: int) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.engines.differentiable import differentiable
 from regard.engines.protocol import two_folds
-from regard.engines.triton.columns import columns
+from regard.engines.triton.columns import columns, weighted
 from regard.engines.triton.gradient import vjp
 from regard.engines.triton.launch import installed, interpreted
 from regard.engines.triton.rows import fold
@@ -24,7 +24,7 @@ name = "triton"
 rows = differentiable(fold, vjp)
 look = two_folds
 
-__all__ = ["columns", "look", "name", "vjp", "refuses", "rows"]
+__all__ = ["columns", "look", "name", "vjp", "refuses", "rows", "weighted"]
 
 TYPES = (torch.float32, torch.bfloat16, torch.float16)
 # One bit each of a key's word.

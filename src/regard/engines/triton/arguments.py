@@ -29,6 +29,7 @@ class Traits(NamedTuple):
         descriptors: whether keys and values come as tensor descriptors; `specialize`: warps by role.
         first, second, away: whether Σ p·(k − q), Σ p·(k − q)² and Σ p·|k − q| are summed.
         bands, heading, groups: how many columns of each kind: a band of k − q, the first keys, named keys.
+        received, received_max, by_offset: which sums of the second fold; weighted: each query counts by a factor.
         cell_q, cell_k: queries and keys of a cell of the map, at most those of a tile.
     """
 
@@ -61,6 +62,8 @@ class Traits(NamedTuple):
     groups: int = 0
     received: bool = False
     received_max: bool = False
+    by_offset: bool = False
+    weighted: bool = False
     cell_q: int = 0
     cell_k: int = 0
 
@@ -166,6 +169,8 @@ class Upstream(NamedTuple):
 class Pools(NamedTuple):
     """Where the second fold is written: per key, and the map by strips of keys `(batch · heads, grid, strips)`.
 
+    `by_offset` is `(batch · heads, queries + keys − 1)` in float64; `given` is the factor of each row, which is read.
+
     `origin` is the position where the map's first row of cells begins; it may be negative.
     """
 
@@ -173,6 +178,8 @@ class Pools(NamedTuple):
     largest: Tensor | None
     total: Tensor | None
     peak: Tensor | None
+    by_offset: Tensor | None
+    given: Tensor | None
     cell: int
     origin: int
     grid: int

@@ -27,7 +27,7 @@ def columns_kernel(query, key, held, pools, call, scoring, masking, T: tl.conste
     sums = fold(sums, keys, query, held, pools, visit, values, False, T)
     k = tile * BLOCK + tl.arange(0, BLOCK)
     place = lane.to(tl.int64) * call.keys + k
-    if T.received:
+    if T.received or T.weighted:
         tl.store(pools.received + place, sums[0], mask=k < call.keys)
     if T.received_max:
         tl.store(pools.largest + place, sums[1], mask=k < call.keys)
@@ -49,8 +49,14 @@ def fold(sums, keys, query, held, pools, visit, values, FULL: tl.constexpr, T: t
         weights = tl.exp2((s - m[None, :]) * scoring.log2_scale - rest[None, :])
         if not FULL:
             weights = tl.where(allowed & there[None, :], weights, 0.0)
-        received += tl.sum(weights, 1)
+        if T.weighted:
+            factor = tl.load(pools.given + place, mask=there, other=0.0)
+            received += tl.sum(weights * factor[None, :], 1)
+        else:
+            received += tl.sum(weights, 1)
         largest = tl.maximum(largest, tl.max(weights, 1))
+        if T.by_offset:
+            add_diagonals(weights, at, tile, batch * call.heads + head, there, pools, call, T)
         if T.cell_q:
             paint(weights, at, tile, batch * call.heads + head, pools, call, T)
     return received, largest
@@ -93,6 +99,17 @@ def transposed_scores(at, bits, keys, query, visit, values, FULL: tl.constexpr, 
     s, cap_grad, allowed = scores(product, place, call.keys, scoring, masking, bits, FULL, T)
     place = (batch * call.heads + head).to(tl.int64) * call.queries + index
     return s, cap_grad, allowed, there, place, queries, q
+
+
+@triton.jit
+def add_diagonals(weights, at, tile, lane, there, pools, call, T: tl.constexpr):
+    """Add a tile to the sums by offset, in float64: other programs add to the same ones, in any order."""
+    line = at * T.block_q - call.shift + tl.arange(0, T.block_q)
+    key = tile * T.block_k + tl.arange(0, T.block_k)
+    diagonal = line[None, :] - key[:, None] + call.keys - 1
+    place = lane.to(tl.int64) * (call.queries + call.keys - 1) + diagonal
+    inside = there[None, :] & (key < call.keys)[:, None]
+    tl.atomic_add(pools.by_offset + place, weights.to(tl.float64), mask=inside, sem="relaxed")
 
 
 @triton.jit
