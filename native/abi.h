@@ -40,7 +40,7 @@ struct RegardCall {
 
 // Which sums of the state are wanted, and at which place of its last axis each linear column goes (−1: not wanted).
 struct RegardWant {
-  int64_t output, entropy, squares, count, top, columns;
+  int64_t output, entropy, squares, count, least, top, columns;
   int64_t position, square, distance;
   int64_t first, first_count;
   int64_t bands;
@@ -49,6 +49,10 @@ struct RegardWant {
   const int64_t* group;        // place
   const uint8_t* group_keys;   // (groups, 1|batch, keys): 1 where the key belongs to the group
   int64_t group_batch, group_stride;
+  int64_t matches;
+  const int64_t *match, *match_low, *match_high;  // place; low ≤ k − q ≤ high
+  const int32_t *match_queries, *match_keys;      // (matches, batch, queries), (matches, batch, keys): ids; a query's −1 is no key's
+  int64_t match_query_batch, match_query_stride, match_key_batch, match_key_stride;
 };
 
 // The state of every row, as regard.statistics.state.State: contiguous, null where not wanted.
@@ -56,6 +60,7 @@ struct RegardState {
   double *m, *l, *u, *r, *c;
   float* o;
   int64_t* count;
+  double* least;
   double* top_scores;
   int64_t* top_keys;
 };
@@ -74,7 +79,7 @@ struct RegardColumns {
 
 // What is read of the rows, (batch, heads, queries) each, null where not wanted.
 struct RegardLook {
-  float *lse, *entropy, *effective_keys, *max_weight, *sum_squares, *spread;
+  float *lse, *entropy, *effective_keys, *max_weight, *min_weight, *sum_squares, *spread;
   float* columns;      // (columns, batch, heads, queries)
   int64_t* argmax;
   double* log_l;       // never null: ln l, for the second fold

@@ -36,6 +36,7 @@ static inline void take_few(const RegardCall& call, const RegardWant& want, Spac
   lanes.o = space->take<float>(PANEL * call.value_dim);
   lanes.m = space->take<float>(PANEL);
   lanes.best = space->take<float>(PANEL);
+  lanes.least = space->take<float>(PANEL);
   lanes.l = space->take<double>(PANEL);
   lanes.u = space->take<double>(PANEL);
   lanes.r = space->take<double>(PANEL);
@@ -44,6 +45,7 @@ static inline void take_few(const RegardCall& call, const RegardWant& want, Spac
   lanes.best_row = space->take<int32_t>(PANEL);
   lanes.top_scores = space->take<float>(PANEL * want.top);
   lanes.top_keys = space->take<int64_t>(PANEL * want.top);
+  lanes.ids = space->take<int32_t>(PANEL * want.matches);
 }
 
 static inline void start_few(const RowsTask& task, const Few& few, float* space) {
@@ -60,9 +62,11 @@ static inline void start_few(const RowsTask& task, const Few& few, float* space)
   for (int64_t i = 0; i < numbers; i++) few.o[i] = 0;
   for (int64_t i = 0; i < SUMS * PANEL; i++) few.sums[i] = (vf){};
   for (int64_t i = 0; i < PANEL * want.columns; i++) lanes.c[i] = 0;
+  take_ids(call, want, task.head.batch, few.queries, lanes.ids);
   for (int64_t i = 0; i < few.rows * want.top; i++) { lanes.top_scores[i] = -INF; lanes.top_keys[i] = NO_KEY; }
   for (int64_t x = 0; x < PANEL; x++) {
     lanes.m[x] = lanes.best[x] = -INF;
+    lanes.least[x] = INF;
     lanes.l[x] = lanes.u[x] = lanes.r[x] = 0;
     lanes.count[x] = 0;
     lanes.best_row[x] = 0;
@@ -134,7 +138,7 @@ static inline double sum_of(const float* p, uint64_t members) {
 
 // Adds a tile to the linear columns of row x, whose earlier sums have been rescaled already.
 static inline void add_row_columns(const RegardWant& want, const Few& few, int64_t x, const float* p, Span keys,
-                                   const uint64_t* groups) {
+                                   const uint64_t* groups, const uint64_t* matches) {
   double* c = few.lanes.c + x;
   const float* totals = few.totals + SUMS * x;
   int64_t query = few.queries.first + x % few.queries.count * few.queries.step;
@@ -157,6 +161,10 @@ static inline void add_row_columns(const RegardWant& want, const Few& few, int64
   for (int64_t i = 0; i < want.bands; i++)
     c[want.band[i] * PANEL] += sum_of(p, mask_program::stretch(keys, query + want.band_low[i], query + want.band_high[i] + 1));
   for (int64_t i = 0; i < want.groups; i++) c[want.group[i] * PANEL] += sum_of(p, groups[i]);
+  for (int64_t i = 0; i < want.matches; i++) {
+    uint64_t near = mask_program::stretch(keys, query + want.match_low[i], query + want.match_high[i] + 1);
+    c[want.match[i] * PANEL] += sum_of(p, near & matches[i * FEW + x % few.queries.count]);
+  }
 }
 
 // Which keys of a tile belong to each group.
@@ -168,8 +176,32 @@ static inline void members_of(const RegardWant& want, int64_t batch, Span keys, 
   }
 }
 
+// Which keys of a tile have the id of each query, for every match.
+static inline void matches_of(const RegardWant& want, const Few& few, int64_t batch, Span keys, uint64_t* matches) {
+  alignas(64) int32_t ids[TILE];
+  for (int64_t i = 0; i < want.matches; i++, matches += FEW) {
+    const int32_t* from = want.match_keys + i * want.match_key_stride + batch * want.match_key_batch + keys.first;
+    for (int64_t j = 0; j < TILE; j++) ids[j] = from[j < keys.count ? j * keys.step : 0];
+    for (int64_t q = 0; q < few.queries.count; q++) {
+      matches[q] = 0;
+      for (int v = 0; v < TILE_VECTORS; v++)
+        matches[q] |= bits_of(*(const vi*)(ids + v * LANES) == splat_int(few.lanes.ids[i * PANEL + q])) << (v * LANES);
+      matches[q] &= mask_program::below(keys.count);
+    }
+  }
+}
+
+// The smallest score of row x whose key is allowed.
+static inline void keep_least(const Panel& lanes, int64_t x, const float* scores, uint64_t allowed_keys) {
+  vf least = splat(INF);
+  for (int v = 0; v < TILE_VECTORS; v++)
+    least = minimum(keep(allowed_keys >> (v * LANES), load(scores + v * LANES), splat(INF)), least);
+  for (int lane = 0; lane < LANES; lane++)
+    if (least[lane] < lanes.least[x]) lanes.least[x] = least[lane];
+}
+
 // Merges a tile of finished scores, whose first key is `begin` of its residue class: `scores` becomes p.
-static inline void fold_few(const RowsTask& task, const Few& few, float* scores, int64_t begin, Span keys) {
+static inline void fold_few(const RowsTask& task, const Few& few, float* scores, int64_t begin, Span keys, const uint64_t* allowed_bits) {
   const RegardWant& want = *task.want;
   int64_t wide_value = want.output ? padded(task.call->value_dim) : 0;
   for (int64_t x = 0; x < few.rows; x++) {
@@ -177,6 +209,7 @@ static inline void fold_few(const RowsTask& task, const Few& few, float* scores,
     vf most = splat(-INF);
     for (int v = 0; v < TILE_VECTORS; v++) most = maximum(most, load(row + v * LANES));
     if (want.top > 1) keep_row_top(few.lanes, want.top, x, row, most, keys);
+    if (want.least) keep_least(few.lanes, x, row, allowed_bits[x]);
     if (bits_of(most > splat(few.lanes.m[x]))) {
       float top = largest(most);
       int64_t j = 0;
@@ -186,14 +219,15 @@ static inline void fold_few(const RowsTask& task, const Few& few, float* scores,
     exponentiate_row(row, keys.count, few.lanes.m[x] == -INF ? 0 : few.lanes.m[x], few.lanes.log2_scale, few.sums + SUMS * x);
   }
   for (int64_t i = 0; i < SUMS * few.rows; i += LANES) store(few.totals + i, sum_each(few.sums + i));
-  uint64_t groups[MOST_COLUMNS];
+  uint64_t groups[MOST_COLUMNS], matches[MOST_COLUMNS * FEW];
   members_of(want, task.head.batch, keys, groups);
+  matches_of(want, few, task.head.batch, keys, matches);
   for (int64_t x = 0; x < few.rows; x++) {
     const float* totals = few.totals + SUMS * x;
     few.lanes.l[x] += totals[0];
     few.lanes.u[x] += totals[1];
     few.lanes.r[x] += totals[2];
-    if (want.columns) add_row_columns(want, few, x, scores + x * TILE, keys, groups);
+    if (want.columns) add_row_columns(want, few, x, scores + x * TILE, keys, groups, matches);
   }
 }
 
@@ -258,7 +292,7 @@ static inline void pass_few(const RowsTask& task, const Few& few, bool careful, 
     Stream<T> tile_keys = stream_of(key + tile.first * call.key.row, keys.step * call.key.row, call.dim);
     score_few(task, few, tile_keys, tile, kind, scores, allowed_bits, extra);
     for (int64_t x = 0; want.count && x < few.rows; x++) few.lanes.count[x] += __builtin_popcountll(allowed_bits[x]);
-    fold_few(task, few, scores, begin, tile);
+    fold_few(task, few, scores, begin, tile, allowed_bits);
     if (want.output && careful) {
       Rows rows = rows_of(call.value, call.type, task.head.batch, task.head.kv_head, tile.first, keys.step, tile.count,
                           call.value_dim, values_space);
@@ -282,6 +316,7 @@ static inline void finish_few(const RowsTask& task, const Few& few) {
     lanes.queries = few.queries;
     lanes.m += x;
     lanes.best += x;
+    lanes.least += x;
     lanes.l += x;
     lanes.u += x;
     lanes.r += x;

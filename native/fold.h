@@ -7,6 +7,7 @@
 namespace REGARD_ISA {
 
 enum { ENTROPY = 1, SQUARES = 2, MOMENTS = 4 };
+constexpr int32_t NO_ID = -1;
 
 // What a tile adds to each lane.
 struct TileSums {
@@ -18,12 +19,13 @@ struct Panel {
   Span queries;
   float log2_scale;        // from a difference of scores to an exponent of two
   float *packed, *o;  // [dim][PANEL], [value_dim][PANEL]
-  float *m, *best;
+  float *m, *best, *least;  // least: the smallest score of an allowed key
   double *l, *u, *r, *c;  // c: [columns][PANEL]
   int64_t* count;
   int32_t* best_row;  // row of the residue class with the largest score
   float* top_scores;  // [PANEL][top]
   int64_t* top_keys;
+  int32_t* ids;  // [matches][PANEL]: what the queries' keys must be called, −1 past the last query
 };
 
 // p = 2^(log2_scale · (score − m)) in place, 0 in the rows that a vector does not need, and its sums. Summing the running sums of p
@@ -78,20 +80,35 @@ static inline void exponentiate(int want, float* scores, int64_t count, const Ru
   }
 }
 
-// The largest score of each lane in a tile, and where WHERE the first row that has it.
-template <bool WHERE>
-static inline void largest_of(const float* scores, const Runs& runs, float* top, float* where) {
-  vf largest[PANEL_VECTORS], place[PANEL_VECTORS];
-  for (int c = 0; c < PANEL_VECTORS; c++) { largest[c] = splat(-INF); place[c] = (vf){}; }
-  for (int c = 0; c < PANEL_VECTORS; c++)
+// Whether the smallest score is looked for, and among which: all of a tile, or those whose bit is set.
+enum Least { NO_LEAST, LEAST_OF_ALL, LEAST_OF_ALLOWED };
+
+// The largest score of each lane in a tile, and where WHERE the first row that has it; `least` gets the smallest one that
+// is allowed. Each is a chain of its own, so that the smallest costs little beside the largest.
+template <bool WHERE, Least SMALL>
+static inline void extremes_of(const float* scores, const Runs& runs, const uint64_t* bits, float* top, float* where, float* least) {
+  for (int c = 0; c < PANEL_VECTORS; c++) {
+    vf largest = splat(-INF), smallest = SMALL == NO_LEAST ? (vf){} : load(least + c * LANES), place = {};
     for (int64_t j = runs.from[c]; j < runs.to[c]; j++) {
       vf score = load(scores + j * PANEL + c * LANES);
-      if (WHERE) place[c] = select(score > largest[c], splat((float)j), place[c]);
-      largest[c] = maximum(largest[c], score);
+      if (WHERE) place = select(score > largest, splat((float)j), place);
+      largest = maximum(largest, score);
+      if (SMALL == LEAST_OF_ALL) smallest = minimum(score, smallest);
+      if (SMALL == LEAST_OF_ALLOWED) smallest = minimum(keep(bits[j] >> (c * LANES), score, splat(INF)), smallest);
     }
-  for (int c = 0; c < PANEL_VECTORS; c++) {
-    store(top + c * LANES, largest[c]);
-    if (WHERE) store(where + c * LANES, place[c]);
+    store(top + c * LANES, largest);
+    if (WHERE) store(where + c * LANES, place);
+    if (SMALL != NO_LEAST) store(least + c * LANES, smallest);
+  }
+}
+
+template <bool WHERE>
+static inline void extremes_of(Least small, const float* scores, const Runs& runs, const uint64_t* bits, float* top, float* where,
+                               float* least) {
+  switch (small) {
+    case NO_LEAST: return extremes_of<WHERE, NO_LEAST>(scores, runs, bits, top, where, least);
+    case LEAST_OF_ALL: return extremes_of<WHERE, LEAST_OF_ALL>(scores, runs, bits, top, where, least);
+    default: return extremes_of<WHERE, LEAST_OF_ALLOWED>(scores, runs, bits, top, where, least);
   }
 }
 
@@ -164,6 +181,53 @@ static inline void add_distance(const float* p, Span queries, Span keys, double*
   }
 }
 
+// The ids of a panel's queries for every match.
+static inline void take_ids(const RegardCall& call, const RegardWant& want, int64_t batch, Span queries, int32_t* ids) {
+  for (int64_t i = 0; i < want.matches; i++, ids += PANEL) {
+    const int32_t* from = want.match_queries + i * want.match_query_stride + batch * want.match_query_batch + queries.first - call.offset;
+    for (int64_t x = 0; x < PANEL; x++) ids[x] = x < queries.count ? from[x * queries.step] : NO_ID;
+  }
+}
+
+// c[lane] += Σ p over the rows [begin, end) whose id is the lane's; where BAND those with low ≤ k − q ≤ high, which count
+// from the difference of the first key and the first query.
+template <bool BAND>
+static inline void add_match(const float* p, int64_t begin, int64_t end, const int32_t* query_ids, const int32_t* key_ids,
+                             int64_t step, int32_t low, int32_t high, double* c) {
+  vf total[PANEL_VECTORS];
+  vi mine[PANEL_VECTORS], place[PANEL_VECTORS];
+  for (int v = 0; v < PANEL_VECTORS; v++) {
+    total[v] = (vf){};
+    mine[v] = *(const vi*)(query_ids + v * LANES);
+    for (int lane = 0; lane < LANES; lane++) place[v][lane] = (int32_t)((v * LANES + lane) * step);
+  }
+  for (int64_t j = begin; j < end; j++) {
+    vi id = splat_int(key_ids[j * step]), at = splat_int((int32_t)(j * step));
+    REGARD_UNROLL for (int v = 0; v < PANEL_VECTORS; v++) {
+      vi same = id == mine[v];
+      if (BAND) same &= (at - place[v] >= splat_int(low)) & (at - place[v] <= splat_int(high));
+      total[v] += select(same, load(p + j * PANEL + v * LANES), (vf){});
+    }
+  }
+  for (int v = 0; v < PANEL_VECTORS; v++)
+    for (int x = 0; x < LANES; x++) c[v * LANES + x] += total[v][x];
+}
+
+static inline void add_match(const float* p, Span queries, Span keys, const int32_t* query_ids, const int32_t* key_ids,
+                             int64_t low, int64_t high, double* c) {
+  int64_t farthest = queries.first + (queries.count - 1) * queries.step, last = keys.first + (keys.count - 1) * keys.step;
+  int64_t lowest = keys.first - farthest, highest = last - queries.first;  // of the differences in this tile
+  if (high < lowest || low > highest) return;
+  const int32_t* from = key_ids + keys.first;
+  if (low <= lowest && highest <= high) return add_match<false>(p, 0, keys.count, query_ids, from, keys.step, 0, 0, c);
+  low = low < lowest ? lowest : low;
+  high = high > highest ? highest : high;
+  int64_t begin = mask_program::index_from(keys, queries.first + low), end = mask_program::index_from(keys, farthest + high + 1);
+  int64_t between = keys.first - queries.first;
+  add_match<true>(p, begin < 0 ? 0 : begin, end < keys.count ? end : keys.count, query_ids, from, keys.step,
+                  (int32_t)(low - between), (int32_t)(high - between), c);
+}
+
 // Adds a tile to the linear columns, whose earlier sums have been rescaled already.
 static inline void add_columns(const RegardWant& want, int64_t batch, const Panel& panel, const float* p, Span keys, const TileSums& sums) {
   int64_t nearest = panel.queries.first, farthest = nearest + (panel.queries.count - 1) * panel.queries.step;
@@ -195,6 +259,9 @@ static inline void add_columns(const RegardWant& want, int64_t batch, const Pane
     add_members(p, keys.count, panel.c + want.group[i] * PANEL,
                 [&](int64_t j) { return members[keys.first + j * keys.step] != 0; });
   }
+  for (int64_t i = 0; i < want.matches; i++)
+    add_match(p, panel.queries, keys, panel.ids + i * PANEL, want.match_keys + i * want.match_key_stride + batch * want.match_key_batch,
+              want.match_low[i], want.match_high[i], panel.c + want.match[i] * PANEL);
 }
 
 // Counts the allowed keys of each lane.
@@ -207,17 +274,19 @@ static inline void add_count(const Panel& panel, const uint64_t* bits, int64_t r
 }
 
 // Merges a tile of finished scores, whose first row is `begin`, into the panel: `scores` becomes p, `factor` what earlier sums were multiplied with.
+// `bits` is null where every pair is allowed.
 static inline void fold_tile(const RegardWant& want, int64_t batch, const Panel& panel, float* scores, int64_t begin, Span keys,
-                             const Runs& runs, float* factor) {
+                             const Runs& runs, const uint64_t* bits, float* factor) {
   int flags = (want.entropy ? ENTROPY : 0) | (want.squares ? SQUARES : 0) |
               (want.position >= 0 || want.square >= 0 || want.distance >= 0 ? MOMENTS : 0);
   Lanes top, where, held;
   double shift[PANEL];
+  Least small = !want.least ? NO_LEAST : bits ? LEAST_OF_ALLOWED : LEAST_OF_ALL;
   if (want.top == 1) {
-    largest_of<true>(scores, runs, top, where);
+    extremes_of<true>(small, scores, runs, bits, top, where, panel.least);
     keep_best(panel, begin, top, where);
   } else {
-    largest_of<false>(scores, runs, top, where);
+    extremes_of<false>(small, scores, runs, bits, top, where, panel.least);
     if (want.top > 1) keep_top(panel, scores, keys, want.top);
   }
   bool same = true;

@@ -120,6 +120,7 @@ static inline bool allocate(const RegardWant& want, const RegardState& like, int
     if (like.c) state->c = space.take<double>(rows * want.columns);
     if (like.o) state->o = space.take<float>(rows * value_dim);
     if (like.count) state->count = space.take<int64_t>(rows);
+    if (like.least) state->least = space.take<double>(rows);
     if (like.top_scores) state->top_scores = space.take<double>(rows * want.top);
     if (like.top_keys) state->top_keys = space.take<int64_t>(rows * want.top);
     if (pass == 0 && !(*memory = (char*)aligned_alloc(64, (size_t)space.used + 64))) return false;

@@ -46,6 +46,7 @@ struct Proof {
   double m[ROWS], l[ROWS], u[ROWS], r[ROWS], c[ROWS];
   float o[ROWS * VALUE_DIM];
   int64_t count[ROWS];
+  double least[ROWS];
   // the second fold, and the gradients for `grads` on the sums of the output
   float received[HEADS * KEYS], received_max[HEADS * KEYS], by_offset[HEADS * (ROWS / HEADS + KEYS)], weighted[HEADS * KEYS];
   float given[ROWS];
@@ -116,20 +117,21 @@ bool near_all(const float* got, const double* wanted, int64_t count) {
 }
 
 int prove_rows(const RegardKernels& kernels, const RegardWant& want, Proof& proof) {
-  RegardState state = {proof.m, proof.l, proof.u, proof.r, proof.c, proof.o, proof.count, nullptr, nullptr};
+  RegardState state = {proof.m, proof.l, proof.u, proof.r, proof.c, proof.o, proof.count, proof.least, nullptr, nullptr};
   if (kernels.rows(&proof.call, &want, &state)) return NO_MEMORY;
   double rounding = proof.call.halves && proof.type == REGARD_BFLOAT16 ? ROUNDED : EXACT;
   for (int64_t i = 0; i < proof.rows(); i++) {
-    double entropy = 0, squares = 0, distance = 0, l = proof.l[i];
+    double entropy = 0, squares = 0, distance = 0, least = 1, l = proof.l[i];
     const double* w = proof.weights + i * KEYS;
     for (int64_t k = 0; k < proof.allowed(i); k++) {
       entropy -= w[k] > 0 ? w[k] * log(w[k]) : 0;
       squares += w[k] * w[k];
+      least = w[k] < least ? w[k] : least;
       distance += w[k] * (double)(proof.allowed(i) - 1 - k);
     }
     bool good = proof.count[i] == proof.allowed(i) && near(proof.m[i] + log(l), proof.lse[i], EXACT) &&
                 near(log(l) - proof.u[i] / l, entropy, EXACT) && near(proof.r[i] / (l * l), squares, EXACT) &&
-                near(proof.c[i] / l, distance, EXACT);
+                near(proof.c[i] / l, distance, EXACT) && near(proof.least[i], log(least) + proof.lse[i], EXACT);
     for (int64_t d = 0; d < VALUE_DIM && good; d++) {
       double output = 0;
       for (int64_t k = 0; k < KEYS; k++) output += w[k] * proof.value.plain[k * VALUE_DIM + d];
@@ -192,7 +194,7 @@ int prove_call(const RegardKernels& kernels, int64_t queries, int64_t type, int6
   proof->draw(queries, type, halves);
   proof->compute_weights();
   RegardWant want = {};
-  want.output = want.entropy = want.squares = want.count = want.columns = 1;
+  want.output = want.entropy = want.squares = want.count = want.least = want.columns = 1;
   want.position = want.square = want.first = -1;  // distance is the column at place 0
   int answer = prove_rows(kernels, want, *proof);
   if (!answer) answer = prove_columns(kernels, *proof);

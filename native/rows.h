@@ -55,6 +55,7 @@ static inline void take_panels(const RowsTask& task, Space* space, Panel* panels
     panels[p].o = space->take<float>(call.value_dim * PANEL);
     panels[p].m = space->take<float>(PANEL);
     panels[p].best = space->take<float>(PANEL);
+    panels[p].least = space->take<float>(PANEL);
     panels[p].l = space->take<double>(PANEL);
     panels[p].u = space->take<double>(PANEL);
     panels[p].r = space->take<double>(PANEL);
@@ -63,6 +64,7 @@ static inline void take_panels(const RowsTask& task, Space* space, Panel* panels
     panels[p].best_row = space->take<int32_t>(PANEL);
     panels[p].top_scores = space->take<float>(want.top * PANEL);
     panels[p].top_keys = space->take<int64_t>(want.top * PANEL);
+    panels[p].ids = space->take<int32_t>(want.matches * PANEL);
   }
 }
 
@@ -81,9 +83,11 @@ static inline void start_panel(const RowsTask& task, Panel* panel, int64_t first
   }
   if (want.output) __builtin_memset(panel->o, 0, sizeof(float) * (__SIZE_TYPE__)(call.value_dim * PANEL));
   for (int64_t i = 0; i < want.columns * PANEL; i++) panel->c[i] = 0;
+  take_ids(call, want, task.head.batch, panel->queries, panel->ids);
   for (int64_t i = 0; i < want.top * PANEL; i++) { panel->top_scores[i] = -INF; panel->top_keys[i] = NO_KEY; }
   for (int64_t x = 0; x < PANEL; x++) {
     panel->m[x] = panel->best[x] = -INF;
+    panel->least[x] = INF;
     panel->l[x] = panel->u[x] = panel->r[x] = 0;
     panel->count[x] = 0;
     panel->best_row[x] = 0;
@@ -111,13 +115,13 @@ static inline void finish_panel(const RowsTask& task, Panel* panel) {
     old_factor[x] = new_factor[x] = 1;
     if (x >= panel->queries.count) continue;
     double m = panel->l[x] != panel->l[x] ? __builtin_nan("") : panel->m[x] * unit;
-    double l = panel->l[x], u = panel->u[x] * LN2_EXACT, r = panel->r[x], c[MOST_COLUMNS];
+    double least = panel->least[x] * unit, l = panel->l[x], u = panel->u[x] * LN2_EXACT, r = panel->r[x], c[MOST_COLUMNS];
     for (int64_t i = 0; i < want.columns; i++) c[i] = panel->c[i * PANEL + x];
     double best[MOST_TOP];
     for (int64_t i = 0; i < want.top; i++) best[i] = (want.top == 1 ? panel->best[x] : panel->top_scores[x * want.top + i]) * unit;
     int64_t best_key = panel->best[x] == -INF ? NO_KEY : task.residue + task.step * panel->best_row[x];
     Row from = {&m, &l, want.entropy ? &u : nullptr, want.squares ? &r : nullptr, c, nullptr, &panel->count[x],
-                best,
+                &least, best,
                 want.top == 1 ? &best_key : panel->top_keys + x * want.top};
     Row to = row_of(task.state, (origin + x * task.step) * task.row_stride + task.chunk, want.columns, call.value_dim, want.top);
     if (task.add) merge(to, from, want.columns, want.top, &old_factor[x], &new_factor[x]);
@@ -173,7 +177,7 @@ static inline void fold_panel(const RowsTask& task, const Panel& panel, Span key
   score_runs(runs, key.data + (a - begin) * key.stride, key.stride, panel.packed, call.dim, space.scores);
   bool blocks = finish_scores(task.head, panel.queries, tile, kind, space.scores, bits, space.extra);
   if (want.count) add_count(panel, bits, tile.count, runs, blocks);
-  fold_tile(want, task.head.batch, panel, space.scores, a, tile, runs, factor);
+  fold_tile(want, task.head.batch, panel, space.scores, a, tile, runs, blocks ? bits : nullptr, factor);
   if (!want.output) return;
   Rows mine = {value.data + (a - begin) * value.stride, value.stride};
   add_values(task, panel, runs, mine, tile.count, bits, blocks, factor, space);
@@ -197,7 +201,7 @@ static inline void fold_panel_halves(const RowsTask& task, const Panel& panel, S
                tile.count, (const uint32_t*)panel.packed, call.dim, space.tail, space.scores);
   bool blocks = finish_scores(task.head, panel.queries, tile, kind, space.scores, bits, space.extra);
   if (want.count) add_count(panel, bits, tile.count, runs, blocks);
-  fold_tile(want, task.head.batch, panel, space.scores, begin, tile, runs, factor);
+  fold_tile(want, task.head.batch, panel, space.scores, begin, tile, runs, blocks ? bits : nullptr, factor);
   if (!want.output) return;
   if (task.careful) return add_values(task, panel, runs, value, tile.count, bits, blocks, factor, space);
   round_weights(space.scores, tile.count, space.pairs);

@@ -48,6 +48,15 @@ REGARD_INLINE vf maximum(vf x, vf y) {
 #endif
 }
 
+// The smaller one; y where either is NaN.
+REGARD_INLINE vf minimum(vf x, vf y) {
+#if defined(__AVX512F__)
+  return (vf)_mm512_min_ps((__m512)x, (__m512)y);
+#else
+  return x < y ? x : y;
+#endif
+}
+
 REGARD_INLINE vf ramp() {
   vf x = {};
   for (int lane = 0; lane < LANES; lane++) x[lane] = (float)lane;

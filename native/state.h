@@ -29,6 +29,7 @@ struct Row {
   double *m, *l, *u, *r, *c;
   float* o;
   int64_t* count;
+  double* least;
   double* top_scores;
   int64_t* top_keys;
 };
@@ -36,6 +37,7 @@ struct Row {
 static inline Row row_of(const RegardState& s, int64_t at, int64_t columns, int64_t value_dim, int64_t top) {
   return {s.m + at, s.l + at, s.u ? s.u + at : nullptr, s.r ? s.r + at : nullptr, s.c ? s.c + at * columns : nullptr,
           s.o ? s.o + at * value_dim : nullptr, s.count ? s.count + at : nullptr,
+          s.least ? s.least + at : nullptr,
           s.top_scores ? s.top_scores + at * top : nullptr, s.top_keys ? s.top_keys + at * top : nullptr};
 }
 
@@ -47,6 +49,7 @@ static inline void clear(const Row& row, int64_t columns, int64_t value_dim, int
   for (int64_t i = 0; row.c && i < columns; i++) row.c[i] = 0;
   for (int64_t d = 0; row.o && d < value_dim; d++) row.o[d] = 0;
   if (row.count) *row.count = 0;
+  if (row.least) *row.least = INF;
   for (int64_t i = 0; row.top_scores && i < top; i++) { row.top_scores[i] = -INF; row.top_keys[i] = NO_KEY; }
 }
 
@@ -58,6 +61,7 @@ static inline void copy(const Row& a, const Row& b, int64_t columns, int64_t top
   if (a.r) *a.r = *b.r;
   for (int64_t i = 0; a.c && i < columns; i++) a.c[i] = b.c[i];
   if (a.count) *a.count = *b.count;
+  if (a.least) *a.least = *b.least;
   for (int64_t i = 0; a.top_scores && i < top; i++) { a.top_scores[i] = b.top_scores[i]; a.top_keys[i] = b.top_keys[i]; }
 }
 
@@ -70,6 +74,7 @@ static inline void merge(const Row& a, const Row& b, int64_t columns, int64_t to
   if (a.r) *a.r = alpha * alpha * *a.r + beta * beta * *b.r;
   for (int64_t i = 0; a.c && i < columns; i++) a.c[i] = alpha * a.c[i] + beta * b.c[i];
   if (a.count) *a.count += *b.count;
+  if (a.least && *b.least < *a.least) *a.least = *b.least;
   for (int64_t i = 0; a.top_scores && i < top; i++) insert(a.top_scores, a.top_keys, top, b.top_scores[i], b.top_keys[i]);
   *a.l = alpha * *a.l + beta * *b.l;
   *a.m = m;

@@ -39,6 +39,7 @@ struct StateGrad {
   const RegardGradient* gradient;
   Extras extras;
   Span queries;
+  int64_t batch, offset;  // row of the batch, and the position of the call's first query
   int64_t origin;  // where the first row lies in the state; the others follow step by step
   int64_t value_dim;
   float m[TILE], rest[TILE];  // m in units of the scores, and what rounding took from it, as an exponent of two
@@ -60,6 +61,8 @@ static inline void read_state_grad(const Head& head, Span queries, StateGrad* gr
   const RegardGradient& gradient = *grads->gradient;
   int64_t step = queries.step, extras = grads->extras.count();
   grads->queries = queries;
+  grads->batch = head.batch;
+  grads->offset = call.offset;
   double unit = head.unit();
   grads->log2_scale = head.log2_scale();
   grads->origin = (head.batch * call.heads + head.head) * call.queries + queries.first - call.offset;
@@ -115,7 +118,24 @@ static inline void add_panel_terms(StateGrad* grads, Span keys, Span queries, in
   }
 }
 
-// Adds what depends on query and key in a way of its own: bands, and distances where the diagonal passes. `grad` and
+// Adds the gradient of match `i`: of keys that have the query's id.
+static inline void add_matches(const StateGrad& grads, int64_t i, Span keys, Span queries, int64_t skip, float* grad) {
+  const RegardWant& want = *grads.want;
+  const int32_t* mine = want.match_queries + i * want.match_query_stride + grads.batch * want.match_query_batch + queries.first - grads.offset;
+  const int32_t* theirs = want.match_keys + i * want.match_key_stride + grads.batch * want.match_key_batch + keys.first;
+  int64_t low = want.match_low[i], high = want.match_high[i];
+  for (int64_t r = 0; r < queries.count; r++) {
+    int64_t away = keys.first - queries.first - r * queries.step;
+    float factor = (float)grads.column(skip + r, want.match[i]);
+    for (int64_t x = 0; x < keys.count; x++) {
+      int64_t difference = away + x * keys.step;
+      bool there = theirs[x * keys.step] == mine[r * queries.step] && low <= difference && difference <= high;
+      grad[r * PANEL + x] += there ? factor : 0.0f;
+    }
+  }
+}
+
+// Adds what depends on query and key in a way of its own: bands, matches, and distances where the diagonal passes. `grad` and
 // `queries` are those of the tile from row `skip` on.
 static inline void add_near(const StateGrad& grads, Span keys, Span queries, int64_t skip, float* grad) {
   const RegardWant& want = *grads.want;
@@ -139,6 +159,9 @@ static inline void add_near(const StateGrad& grads, Span keys, Span queries, int
       }
     }
   }
+  for (int64_t i = 0; i < want.matches; i++)
+    if (keys.first - last_query <= want.match_high[i] && last_key - queries.first >= want.match_low[i])
+      add_matches(grads, i, keys, queries, skip, grad);
 }
 
 }  // namespace REGARD_ISA

@@ -100,8 +100,9 @@ def observe(
         query: `(batch, heads, queries, dim)`.
         key: `(batch, kv_heads, keys, dim)`; `kv_heads` divides `heads`.
         value: `(batch, kv_heads, keys, value_dim)`; None saves the output's product.
-        statistics: None for every row and column of `regard.statistics.TABLE`, "rows", "columns", or names
-            and `statistics.first(count)`, `statistics.local(radius)`, `statistics.group(name, keys)`.
+        statistics: None for every row and column of `regard.statistics.TABLE`, "rows", "columns",
+            or names and `statistics.first(count)`, `statistics.local(radius)`, `statistics.group(name, keys)`,
+            `statistics.matching(name, query_ids, key_ids)`.
         top: how many of the largest weights of each query to keep, with their keys.
         map: at most this many cells a side of a picture of the weights, pooled by mean and by max
             (for 1, two where the queries stand astride a multiple of every useful cell, as of position 0).
@@ -149,7 +150,7 @@ def asked(
         cell = cell_of(map, sizes, offset)
     want = wanted(statistics, top=top, cell=cell, output=output)
     for column in want.columns:
-        column.check(sizes)
+        column.check(sizes, offset)
     return want
 
 

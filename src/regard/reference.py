@@ -16,6 +16,9 @@ from regard.masks.window import Window
 from regard.shapes import repeat_heads, sizes_of
 from regard.spec import Spec
 
+Match = tuple[Tensor, Tensor, float, float]
+"""Ids of queries and of keys by position, and the bounds of k − q."""
+
 
 def scores(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.float64) -> Tensor:
     """What the softmax sees, `(batch, heads, queries, keys)`, −inf where blocked; a learned sink is one more column."""
@@ -71,6 +74,7 @@ def observe(
     first: int = 1,
     radius: int = 8,
     groups: Mapping[str, Tensor] | None = None,
+    matches: Mapping[str, Match] | None = None,
     dtype: torch.dtype = torch.float64,
 ) -> dict[str, Tensor]:
     """Output and every statistic by its textbook formula, by the names of `regard.statistics.TABLE`; differentiable.
@@ -96,6 +100,7 @@ def observe(
         "lse": torch.where(there, torch.where(there.unsqueeze(-1), s, 0.0).logsumexp(-1), -torch.inf),
         "entropy": -plain,
         "max_weight": w.amax(-1) if sizes.keys else sink,
+        "min_weight": _least(w, allowed, there),
         "argmax": torch.where(named, w.argmax(-1), -1) if sizes.keys else torch.full_like(sink, -1).long(),
         "effective_keys": torch.where(there, (-plain).exp(), 0.0),
         "sum_squares": joint.square().sum(-1),
@@ -117,6 +122,13 @@ def observe(
         if members.ndim == 2:
             member = members[:, None, None, :]
         table[f"group:{name}"] = (w * member).sum(-1)
+    for name, (query_ids, key_ids, low, high) in (matches or {}).items():
+        places = torch.arange(spec.offset, spec.offset + sizes.queries)
+        # What stands before the text matches nothing, nor does a negative id.
+        ours = torch.where(places < 0, -1, query_ids[..., places.clamp(min=0)])[..., :, None]
+        theirs = key_ids[..., None, : sizes.keys]
+        same = ((ours == theirs) & (ours >= 0)).expand(sizes.batch, -1, -1).unsqueeze(1)
+        table[f"group:{name}"] = (w * (same & (k - q >= low) & (k - q <= high))).sum(-1)
     return table
 
 
@@ -128,6 +140,13 @@ def by_offset(w: Tensor) -> Tensor:
     if not queries or not keys:
         return w.new_zeros((*w.shape[:-2], max(0, queries + keys - 1)))
     return torch.stack(diagonals, -1)
+
+
+def _least(w: Tensor, allowed: Tensor, there: Tensor) -> Tensor:
+    """The smallest weight over the allowed keys, 0 in an empty row."""
+    if w.shape[-1] == 0:
+        return w.sum(-1)
+    return torch.where(there, torch.where(allowed, w, torch.inf).amin(-1), 0.0)
 
 
 def pooled(w: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:

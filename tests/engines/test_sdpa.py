@@ -138,7 +138,7 @@ def test_every_reason():
         "it wants at least one query and one key": refusal(keys=0),
         "it knows no bias, no softcap and no dropout": refusal(bias=ScoreMod(max)),
         only: refusal(mask=rg.near(2)),
-        "the largest weights and the map are not sums that SDPA gives": refusal(Wanted(top=1)),
+        "the largest and smallest weights and the map are not sums that SDPA gives": refusal(Wanted(top=1)),
         "it sums at most 64 diagonals, got 65 for local": refusal(Wanted(columns=(local(32).column,))),
         "it cannot evaluate the column 'odd'": refusal(Wanted(columns=(odd,))),
         "it takes finite numbers only": refusal(value=nan),

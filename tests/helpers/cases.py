@@ -29,7 +29,7 @@ SIZES = (1, 2, 3, 5, 7, 11, 13, 17, 19, 23)
 DIMS = (1, 2, 3, 5, 8, 13, 64, 256)
 BIASES = ("dense", "matrix", "blocking", "alibi", "relative", "shared", "score_mod")
 TILINGS = ((1, 1), (1, 4), (2, 8), (4, 2), (8, 4), (16, 16), (4, 64), (64, 64))
-GROUPS = ("some", "rowwise")
+GROUPS = ("group:some", "group:rowwise", "group:duplicate", "group:induction")
 TILE = 64  # keys whose positions are summed in float32: the tests' widest tile, and the native engine's
 
 
@@ -63,6 +63,19 @@ class Case:
         rowwise = (torch.arange(keys) + torch.arange(batch)[:, None]) % 2 == 0
         return {"some": torch.arange(keys) % 3 == 1, "rowwise": rowwise}
 
+    @property
+    def matches(self) -> dict[str, reference.Match]:
+        """Two matches: few ids anywhere before a query, row by row; and the token after an equal one, in a band."""
+        batch, queries, keys = self.key.shape[0], self.query.shape[2], self.key.shape[2]
+        align = self.keywords.get("align", "end")
+        offset = {"end": keys - queries, "start": 0}.get(align, align)
+        places = torch.arange(max(keys, offset + queries) + self.first)
+        tokens = (places * places + torch.arange(batch)[:, None]) % 7 - 1
+        return {
+            "duplicate": (tokens, tokens, -math.inf, -1),
+            "induction": (places % 5 << 33, (places - 1) % 5 << 33, -70, self.radius),
+        }
+
     def to(self, dtype: torch.dtype) -> Case:
         query, key, value = (t.to(dtype) for t in (self.query, self.key, self.value))
         return replace(self, query=query, key=key, value=value)
@@ -72,6 +85,9 @@ class Case:
         """Every statistic as `observe` is asked for it, by the names of `truth`."""
         rows = rg.statistics
         groups = {f"group:{name}": rows.group(name, keys) for name, keys in self.groups.items()}
+        for name, (query_ids, key_ids, low, high) in self.matches.items():
+            least = None if low == -math.inf else low
+            groups[f"group:{name}"] = rows.matching(name, query_ids, key_ids, low=least, high=high)
         parameters = {"first": rows.first(self.first), "local": rows.local(self.radius)}
         return {name: name for name in rows.TABLE} | parameters | groups
 
@@ -82,7 +98,12 @@ class Case:
     def truth(self, dtype: torch.dtype = torch.float64, cell: int = 0) -> dict[str, Tensor]:
         """Every statistic by its textbook formula, computed in this precision; with `cell` the map too."""
         tensors = [t.double() if dtype == torch.float64 else t for t in (self.query, self.key, self.value)]
-        parameters = {"first": self.first, "radius": self.radius, "groups": self.groups}
+        parameters = {
+            "first": self.first,
+            "radius": self.radius,
+            "groups": self.groups,
+            "matches": self.matches,
+        }
         table = reference.observe(*tensors, self.spec, **parameters, dtype=dtype)
         if cell:
             weights = reference.weights(*tensors[:2], self.spec, dtype)[..., : self.key.shape[2]]
@@ -306,7 +327,7 @@ def top_faults(top: Any, case: Case, dtype: torch.dtype) -> list[str]:
 # What is differentiable; the spread is too, but not where it is 0.
 SMOOTH = (
     "output", "lse", "entropy", "effective_keys", "sum_squares", "distance", "position", "first", "self_mass",
-    "previous", "local", "sink", "group:some", "group:rowwise",
+    "previous", "local", "sink", *GROUPS,
 )  # fmt: skip
 
 

@@ -183,7 +183,16 @@ def _laws(got: dict[str, Tensor], top: Any, case: Case, known: Bounds) -> list[s
         result.append(f"rows that are empty {none} or broken {nan}, not {known.empty} and {known.broken}")
     if not torch.equal(got["allowed"], known.allowed.sum(-1)):
         result.append(f"allowed: {got['allowed']} instead of {known.allowed.sum(-1)}")
-    zero = {"entropy", "max_weight", "effective_keys", "sum_squares", "first", "self_mass", "distance"}
+    zero = {
+        "entropy",
+        "max_weight",
+        "min_weight",
+        "effective_keys",
+        "sum_squares",
+        "first",
+        "self_mass",
+        "distance",
+    }
     zero |= {"sink"} if case.keywords.get("sink_logit") is not None else set()
     for name in zero & got.keys():
         if got[name][none].any() or not torch.equal(got[name].isnan(), nan):
@@ -225,6 +234,8 @@ def _numbers(got: dict[str, Tensor], top: Any, case: Case, known: Bounds) -> lis
     eps, where = 32 * torch.finfo(exact).eps, ~(known.wild | known.broken | known.empty)
     room = eps * (1 + keys**0.5)
     result = _within("max_weight", got["max_weight"], low.amax(-1), high.amax(-1), room, where)
+    least = [torch.where(known.allowed, t, torch.inf).amin(-1) for t in (low, high)]
+    result += _within("min_weight", got["min_weight"], *least, room, where)
     terms = [-t * torch.where(t > 0, t, 1.0).log() for t in every]
     peak = (every[0] <= 0.3679) & (every[1] >= 0.3678)
     least, most = torch.minimum(*terms).sum(-1), torch.where(peak, 0.3679, torch.maximum(*terms)).sum(-1)

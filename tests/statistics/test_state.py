@@ -34,6 +34,7 @@ def lift(scores, values, keys):
         o=p @ values,
         c=p @ phi,
         count=there.sum(-1),
+        least=torch.nn.functional.pad(scores.where(there, torch.inf), (0, 1), value=torch.inf).amin(-1),
         top_scores=best[..., :TOP],
         top_keys=torch.where(best.isneginf(), -1, names)[..., :TOP],
     )

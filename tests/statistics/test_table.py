@@ -190,7 +190,8 @@ def test_uniform_attention_is_known_in_closed_form():
         observation = rg.observe(query, key, value, mask=rg.causal())
     for i in range(n):
         want = {
-            "lse": math.log(i + 1), "entropy": math.log(i + 1), "max_weight": 1 / (i + 1), "argmax": 0,
+            "lse": math.log(i + 1), "entropy": math.log(i + 1), "max_weight": 1 / (i + 1),
+            "min_weight": 1 / (i + 1), "argmax": 0,
             "effective_keys": i + 1, "sum_squares": 1 / (i + 1), "distance": i / 2, "position": i / 2,
             "spread": math.sqrt(((i + 1) ** 2 - 1) / 12), "first": 1 / (i + 1), "self_mass": 1 / (i + 1),
             "previous": 1 / (i + 1) if i else 0.0, "local": min(9, i + 1) / (i + 1), "sink": 0.0, "allowed": i + 1,

@@ -34,7 +34,7 @@ Fold = Callable[[Tensor, Tensor, Tensor | None, Spec, Wanted], State]
 # `vjp` of the protocol in `regard.engines`.
 Vjp = Callable[..., tuple[Tensor | None, ...]]
 
-CONSTANT = ("m", "count", "top_scores", "top_keys")
+CONSTANT = ("m", "count", "least", "top_scores", "top_keys")
 # Query, key, value, the bias's tensor.
 INPUTS = 4
 THIRD = (

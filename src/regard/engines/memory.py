@@ -18,7 +18,7 @@ def blank_state(
     """States that nothing has been written to yet, on the query's device.
 
     Args:
-        scores: type of m and of the top scores.
+        scores: type of m, of the smallest and of the top scores.
         sums: type of l, u, r and c.
         output: type of o.
     """
@@ -38,6 +38,7 @@ def blank_state(
         o=new(want.output and sizes.value_dim > 0, output, sizes.value_dim),
         c=new(bool(want.columns), sums, len(want.columns)),
         count=new(want.count, torch.int64),
+        least=new(want.least, scores),
         top_scores=new(want.top > 0, scores, want.top),
         top_keys=new(want.top > 0, torch.int64, want.top),
     )

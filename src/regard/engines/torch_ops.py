@@ -81,10 +81,10 @@ def _packed(engine: str, spec: Spec, want: Wanted) -> tuple[Any, ...]:
         raise EngineError(f"{error}, which a graph cannot hold: {WAY_OUT}") from None
     bias = tensors.pop("bias", None)
     learned = bias is not None and bias.requires_grad and torch.is_grad_enabled()
-    flags = [want.output, want.entropy, want.squares, want.count]
+    flags = [want.output, want.entropy, want.squares, want.count, want.least]
     flags += [want.received, want.received_max, want.by_offset]
     columns = [[column.kind, column.name] for column in want.columns]
-    content = [*tensors.values(), *(c.members for c in want.columns if c.members is not None)]
+    content = [*tensors.values(), *(tensor for column in want.columns for tensor in column.tensors)]
     numbers = [spec.offset, want.seed, want.top, want.cell]
     numbers += [number for c in want.columns for number in (c.count, c.low, c.high)]
     mask = _emptied(body["mask"], numbers)
@@ -125,10 +125,10 @@ def _wanted(packed: Sequence[Any]) -> Wanted:
     """What is wanted, as it was before it was packed."""
     _, content, recipe, (_, seed, top, cell, *numbers), _, _, dropout = packed
     *_, names, _, _, flags, columns = _read(recipe)
-    output, entropy, squares, count, received, received_max, by_offset = flags
-    members, left = iter(content[len(names) :]), iter(numbers)
+    output, entropy, squares, count, least, received, received_max, by_offset = flags
+    tensors, left = iter(content[len(names) :]), iter(numbers)
     linears = tuple(
-        _column(kind, name, next(left), next(left), next(left), members) for kind, name in columns
+        _column(kind, name, next(left), next(left), next(left), tensors) for kind, name in columns
     )
     return Wanted(
         output=output,
@@ -143,16 +143,19 @@ def _wanted(packed: Sequence[Any]) -> Wanted:
         by_offset=by_offset,
         dropout=dropout,
         seed=seed,
+        least=least,
     )
 
 
-def _column(kind: str, name: str, count: int, low: int, high: int, members: Iterator[Tensor]) -> Column:
+def _column(kind: str, name: str, count: int, low: int, high: int, tensors: Iterator[Tensor]) -> Column:
     if kind == "first":
         return linear.first(count)
     if kind == "band":
         return linear.band(name, low, high)
     if kind == "group":
-        return linear.group(name.removeprefix("group:"), next(members))
+        return linear.group(name.removeprefix("group:"), next(tensors))
+    if kind == "match":
+        return linear.match(name.removeprefix("group:"), next(tensors), next(tensors), low, high)
     return {column.kind: column for column in (linear.POSITION, linear.SQUARE, linear.DISTANCE)}[kind]
 
 
@@ -181,6 +184,7 @@ def _names(want: Wanted, value_dim: int) -> list[str]:
         "o": want.output and value_dim > 0,
         "c": bool(want.columns),
         "count": want.count,
+        "least": want.least,
         "top_scores": want.top > 0,
         "top_keys": want.top > 0,
     }
@@ -193,10 +197,8 @@ def _listed(state: State) -> list[Tensor]:
 
 def _uniform(state: State) -> State:
     """The state with scores in the type of its sums, as the native engine gives it: a graph knows no engine."""
-    state = replace(state, m=state.m.to(state.l.dtype))
-    if state.top_scores is None:
-        return state
-    return replace(state, top_scores=state.top_scores.to(state.l.dtype))
+    scores = {name: getattr(state, name) for name in ("m", "least", "top_scores")}
+    return replace(state, **{name: t.to(state.l.dtype) for name, t in scores.items() if t is not None})
 
 
 # --- the operators -----------------------------------------------------------------------------------------

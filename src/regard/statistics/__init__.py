@@ -2,6 +2,18 @@
 
 from regard.statistics.observation import Map, Observation, Top
 from regard.statistics.state import State
-from regard.statistics.table import TABLE, Choice, Statistic, first, group, local
+from regard.statistics.table import TABLE, Choice, Statistic, first, group, local, matching
 
-__all__ = ["TABLE", "Choice", "Map", "Observation", "State", "Statistic", "Top", "first", "group", "local"]
+__all__ = [
+    "TABLE",
+    "Choice",
+    "Map",
+    "Observation",
+    "State",
+    "Statistic",
+    "Top",
+    "first",
+    "group",
+    "local",
+    "matching",
+]

@@ -141,6 +141,8 @@ def _row_statistics(rows: Rows, want: Wanted) -> dict[str, Tensor]:
     if weights.shape[3]:
         peak, where = weights.max(-1)
         values["max_weight"] = peak
+        least = torch.where(weights != 0, weights, torch.inf).amin(-1)
+        values["min_weight"] = torch.where(allowed > 0, least, 0.0)
         values["argmax"] = torch.where(allowed > 0, where, -1)
     for column in want.columns:
         phi = column.phi(rows.window, weights.device)

@@ -27,8 +27,9 @@ def read(
     # With a sink the largest weight is no 1/l: its bits are to be those of torch's exponential, as in the top weights.
     if keys_only is not state or not _plain(state):
         values = _formulas(torch, state, want, keys_only)
-        if "max_weight" in values:
-            values["max_weight"] = values["max_weight"].detach()
+        for name in ("max_weight", "min_weight"):
+            if name in values:
+                values[name] = values[name].detach()
         for name, tensor in values.items():
             if tensor.dtype != torch.int64:
                 values[name] = tensor.to(dtype)
@@ -83,6 +84,8 @@ def _formulas(xp: Any, state: Any, want: Wanted, keys_only: Any) -> dict[str, An
     if state.top_keys is not None:
         values["max_weight"] = peak
         values["argmax"] = xp.where(xp.isnan(state.l), -1, state.top_keys[..., 0])
+    if state.least is not None:
+        values["min_weight"] = xp.exp(xp.where(empty, -xp.inf, state.least - center)) / total
     if state.c is not None:
         fractions = means = state.c / total[..., None]
         if not alone:

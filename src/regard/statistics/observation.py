@@ -22,6 +22,7 @@ ROWS = (
     "lse",
     "entropy",
     "max_weight",
+    "min_weight",
     "argmax",
     "effective_keys",
     "sum_squares",
@@ -276,6 +277,7 @@ class Observation:
     lse: Tensor | None = None
     entropy: Tensor | None = None
     max_weight: Tensor | None = None
+    min_weight: Tensor | None = None
     argmax: Tensor | None = None
     effective_keys: Tensor | None = None
     sum_squares: Tensor | None = None

@@ -29,6 +29,7 @@ class State:
         o: Σ eˣ·value, with a last axis of value_dim.
         c: Σ eˣ·φ, with a last axis of linear statistics.
         count: keys that mask and bias allow, whatever their scores.
+        least: smallest score of a key that mask and bias allow; +inf where there is none.
         top_scores, top_keys: the largest scores, descending, and their keys (−1: none), with a last axis.
     """
 
@@ -39,6 +40,7 @@ class State:
     o: Tensor | None = None
     c: Tensor | None = None
     count: Tensor | None = None
+    least: Tensor | None = None
     top_scores: Tensor | None = None
     top_keys: Tensor | None = None
 
@@ -85,6 +87,8 @@ def identity(like: State) -> State:
     """The state of no key at all, in the shape of another state: merging it changes nothing."""
     blank = {name: torch.zeros_like(t) for name in SUMS if (t := getattr(like, name)) is not None}
     blank["m"] = torch.full_like(like.m, -torch.inf)
+    if like.least is not None:
+        blank["least"] = torch.full_like(like.least, torch.inf)
     if like.top_scores is not None:
         blank["top_scores"] = torch.full_like(like.top_scores, -torch.inf)
         blank["top_keys"] = torch.full_like(blank["top_keys"], -1)
@@ -99,7 +103,7 @@ def merge(a: State, b: State) -> State:
     # The difference of two scores may be −inf though both are finite, and 0 · −inf is NaN.
     shift_a, shift_b = shift_a.to(a.l.dtype).clamp(min=FAR), shift_b.to(b.l.dtype).clamp(min=FAR)
     alpha, beta = shift_a.exp(), shift_b.exp()
-    u = r = o = c = count = None
+    u = r = o = c = count = least = None
     if a.u is not None and b.u is not None:
         u = alpha * (a.u + shift_a * a.l) + beta * (b.u + shift_b * b.l)
     if a.r is not None and b.r is not None:
@@ -111,8 +115,10 @@ def merge(a: State, b: State) -> State:
         c = alpha[..., None] * a.c + beta[..., None] * b.c
     if a.count is not None and b.count is not None:
         count = a.count + b.count
+    if a.least is not None and b.least is not None:
+        least = torch.minimum(a.least, b.least)
     top_scores, top_keys = _merge_top(a, b)
-    return State(m, alpha * a.l + beta * b.l, u, r, o, c, count, top_scores, top_keys)
+    return State(m, alpha * a.l + beta * b.l, u, r, o, c, count, least, top_scores, top_keys)
 
 
 def _merge_top(a: State, b: State) -> tuple[Tensor | None, Tensor | None]:
@@ -139,7 +145,7 @@ def _by_score_then_key(scores: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sink_state(state: State, logit: Tensor) -> State:
-    """The state of a learned sink: one more key with value 0, which belongs to no column and is no one's top key.
+    """The state of a learned sink: one more key with value 0, of no column, which is neither top key nor smallest.
 
     Args:
         state: the rows it will be merged with; empty rows stay empty.

@@ -5,7 +5,7 @@ Knows the columns of the state; how a statistic is read from it is said in `form
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.checks.arguments import listed, text, whole
 from regard.checks.transforms import concrete
-from regard.errors import ArgumentError
+from regard.errors import ArgumentError, ShapeError
 from regard.masks.arguments import integers
 from regard.statistics import linear as columns
 from regard.statistics.linear import Column
@@ -59,6 +59,7 @@ _MEANINGS = {
     "lse": "Logarithm of the softmax's denominator: how strong the scores of this query are altogether.",
     "entropy": "How spread out the attention of a query is: 0 on a single token, ln n when equal on all n.",
     "max_weight": "The largest share of attention that a single token gets from this query.",
+    "min_weight": "The smallest share of attention that a token gets of those that this query was free to attend.",
     "argmax": "Which token gets the largest share (the first one, if several are equal).",
     "effective_keys": "Over how many tokens the attention is spread, as if it were equal on each of them.",
     "sum_squares": "Chance that two tokens drawn by attention are the same one; 1 means a single token has it all.",
@@ -100,6 +101,7 @@ _LINES = (
     _line("lse", "row", "ln Σ e^score", "nats", "−∞", "∞", empty=-torch.inf),
     _line("entropy", "row", "−Σ w ln w", "nats", "0", "ln n"),
     _line("max_weight", "row", "max w", "fraction", "0", "1"),
+    _line("min_weight", "row", "min w over the allowed keys", "fraction", "0", "1/n"),
     _line("argmax", "row", "argmax w", "key", "0", "keys − 1", empty=-1),
     _line("effective_keys", "row", "e^entropy", "keys", "1", "n"),
     _line("sum_squares", "row", "Σ w²", "fraction", "1/n", "1"),
@@ -150,7 +152,7 @@ MONITORED: dict[str, Statistic] = {line.name: line for line in _MONITORED}
 
 @dataclass(frozen=True)
 class Choice:
-    """A statistic with a parameter: made by `first`, `local` and `group`."""
+    """A statistic with a parameter: made by `first`, `local`, `group` and `matching`."""
 
     name: str
     column: Column
@@ -211,6 +213,58 @@ def group(name: str, keys: Tensor | Iterable[int], size: int | None = None) -> C
     return Choice(f"group:{name}", columns.group(name, members))
 
 
+def matching(
+    name: str,
+    query_ids: Tensor | Sequence[int],
+    key_ids: Tensor | Sequence[int],
+    *,
+    low: int | None = None,
+    high: int | None = None,
+) -> Choice:
+    """Mass on the keys that have the query's own id: the same token, the token after it, the bracket that it closes.
+
+    Ids go by absolute position: the query at position p, which is query p − offset of its call, has `query_ids[p]`, and
+    key k has `key_ids[k]`. There may be more of them than a call has: those of a whole text serve every step of its
+    generation. A query at a position below 0 matches nothing.
+
+    Args:
+        name: how the group is called in `Observation.groups`.
+        query_ids: whole numbers, `(positions,)` or `(batch, positions)`; a negative one matches nothing.
+        key_ids: the same for the keys.
+        low: the least k − q in tokens; None for any. −1 as `high` leaves what stands before the query.
+        high: the largest k − q.
+
+    Raises:
+        ArgumentError: ids that are no whole numbers, or `low` above `high`.
+        ShapeError: ids with other than one or two axes; from `observe` or `watch`, ids that do not fit the call.
+
+    Example:
+        >>> import regard as rg
+        >>> tokens = torch.tensor([5, 6, 5, 7])
+        >>> duplicate = matching("duplicate", tokens, tokens, high=-1)
+        >>> query = key = torch.zeros(1, 1, 4, 8)
+        >>> rg.observe(query, key, statistics=[duplicate]).groups["duplicate"]
+        tensor([[[0.0000, 0.0000, 0.2500, 0.0000]]])
+    """
+    name = text("name", name)
+    queries, keys = _ids("query_ids", query_ids), _ids("key_ids", key_ids)
+    least, most = -columns.FAR, columns.FAR
+    if low is not None:
+        least = whole("low", low)
+    if high is not None:
+        most = whole("high", high)
+    if least > most:
+        raise ArgumentError(f"low must be at most high, got {low} and {high}")
+    return Choice(f"group:{name}", columns.match(name, queries, keys, least, most))
+
+
+def _ids(side: str, values: Tensor | Sequence[int]) -> Tensor:
+    ids = integers(side, values)
+    if ids.ndim not in (1, 2):
+        raise ShapeError(f"{side} must have shape (positions,) or (batch, positions), got {tuple(ids.shape)}")
+    return ids
+
+
 def _members(keys: Tensor | Iterable[int]) -> Tensor:
     if isinstance(keys, Tensor):
         return concrete("keys", keys)
@@ -237,6 +291,7 @@ class Wanted:
         output: Σ w · value.
         entropy, squares: the sums u and r of the state.
         count: how many keys each query may attend.
+        least: the smallest score among them.
         columns: linear statistics, in the order of the state's last axis.
         top: how many of the largest scores to keep with their keys.
         received, received_max, cell: column statistics; tokens per cell of the map, 0 for none.
@@ -258,6 +313,7 @@ class Wanted:
     weighted: bool = False
     dropout: float = 0.0
     seed: int = 0
+    least: bool = False
     names: frozenset[str] = field(default_factory=frozenset)
     parameters: dict[str, int | float | bool] = field(default_factory=dict)
 
@@ -325,6 +381,7 @@ def _wanted(
         entropy=bool(names & {"entropy", "effective_keys"}),
         squares="sum_squares" in names,
         count=True,
+        least="min_weight" in names,
         columns=tuple(parts.values()),
         top=max(top, int(bool(names & {"argmax", "max_weight"}))),
         received="received" in names,

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.attention import asked, cell_of, observed
+from regard.attention import asked, observed
 from regard.record import Call, Record
 from regard.statistics.dense_weights import observe_weights
 from regard.statistics.observation import OFFSETS, Observation
-from regard.statistics.table import PLACED, wanted
+from regard.statistics.table import PLACED
 from regard.watch import hub
 from regard.watch.ancestry import Ancestry
 from regard.watch.caches import before
@@ -295,23 +295,20 @@ class Recorder:
                 raise unreadable(site, f"what it was given does not explain its output{hint}")
 
     def _observed(self, resolved: ResolvedCall, value: Tensor | None) -> Observation:
-        chosen = self.settings
+        chosen, many = self.settings, self.settings.top
+        output = value is not None and resolved.weights is None
+        want = asked(resolved.sizes, resolved.offset, chosen.statistics, many, chosen.map, output=output)
         if resolved.weights is not None:
-            cell = 0
-            if chosen.map is not None:
-                cell = cell_of(chosen.map, resolved.sizes, resolved.offset)
-            want = wanted(chosen.statistics, top=chosen.top, cell=cell, output=False)
-            seen = observe_weights(resolved.weights, want, offset=resolved.offset, cell=cell)
+            seen = observe_weights(resolved.weights, want, offset=resolved.offset, cell=want.cell)
         else:
-            spec, many = resolved.as_observed, chosen.top
-            want = asked(
-                resolved.sizes, spec.offset, chosen.statistics, many, chosen.map, output=value is not None
-            )
-            seen = observed(resolved.query, resolved.key, value, spec, want, many)
+            seen = observed(resolved.query, resolved.key, value, resolved.as_observed, want, many)
         if resolved.placed:
             return seen
         unknown: dict[str, Any] = dict.fromkeys((*PLACED, *OFFSETS))
-        return replace(seen, **unknown)
+        # Nor are ids known, which go by position.
+        placed = {column.name for column in want.columns if column.kind == "match"}
+        groups = {name: mass for name, mass in seen.groups.items() if f"group:{name}" not in placed}
+        return replace(seen, groups=groups, **unknown)
 
     def _add(self, site: CallSite, resolved: ResolvedCall, observation: Observation) -> None:
         """Put a call into the record, as the next step of an earlier one where it is one."""

@@ -64,7 +64,7 @@ class Steps:
     def add(self, step: Call, resolved: ResolvedCall) -> None:
         """One step more, which must follow the last one."""
         if self.recent and not self.last.placed:
-            step = unplaced(step)
+            step = unplaced(step, self.last)
         self.recent.append(step)
         self.newest = self.version = self.source = None
         # A single row is taken back whole; only of several a part may be observed again.
@@ -109,10 +109,13 @@ class Steps:
         if unknown and (step.kind == "self" or step.sizes.keys != self.last.sizes.keys):
             return False
         if step.placed != self.last.placed:
-            self.recent = [unplaced(call) for call in self.recent]
+            less = self.last
+            if self.last.placed:
+                less = step
+            self.recent = [unplaced(call, less) for call in self.recent]
             if self.merged is not None:
-                self.merged = unplaced(self.merged)
-            step = unplaced(step)
+                self.merged = unplaced(self.merged, less)
+            step = unplaced(step, less)
         if step.offset == self.end:
             return self.last.continues(step)
         left = [call for call in self.recent if call.offset < step.offset]
@@ -135,10 +138,11 @@ class Steps:
         return True
 
 
-def unplaced(call: Call) -> Call:
-    """The call without what needs the place of a query among the keys."""
+def unplaced(call: Call, like: Call) -> Call:
+    """The call without what needs the place of a query among the keys, as another of its steps is: with its groups."""
     nothing: dict[str, Any] = dict.fromkeys((*PLACED, *OFFSETS))
-    return replace(call, placed=False, **nothing)
+    groups = {name: mass for name, mass in call.groups.items() if name in like.groups}
+    return replace(call, placed=False, groups=groups, **nothing)
 
 
 def first_rows(resolved: ResolvedCall, rows: int) -> ResolvedCall:

@@ -20,8 +20,8 @@ int regard_prove(int build);
 
 namespace {
 
-constexpr int64_t TOP = 3, CELL_BITS = 3, VECTORS = 3, FIRST = 2, LOW = -4, HIGH = 1;
-enum { POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, BAND_WEIGHT, GROUP_WEIGHT, COLUMNS };
+constexpr int64_t TOP = 3, CELL_BITS = 3, VECTORS = 3, FIRST = 2, LOW = -4, HIGH = 1, NEAREST = -9, FARTHEST = 40, IDS = 3;
+enum { POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, BAND_WEIGHT, GROUP_WEIGHT, MATCH_WEIGHT, COLUMNS };
 constexpr double BOUND = 1e-4;    // of a float32 computation: a wrong pair of a hundred changes far more
 constexpr double ROUNDED = 1e-2;  // of an output whose weights were rounded to bfloat16
 
@@ -41,22 +41,23 @@ void expect(const Case& drawn, const char* build, const char* what, double got, 
 struct Rows {
   Array<float> o;
   Array<double> top_scores;
-  Array<double> m, l, u, r, c;
+  Array<double> m, l, u, r, c, least;
   Array<int64_t> count, top_keys;
   RegardState state;
 
   explicit Rows(const RegardCall& call) {
     int64_t rows = call.batch * call.heads * call.queries;
     m.resize(rows), l.resize(rows), u.resize(rows), r.resize(rows), c.resize(rows * COLUMNS), count.resize(rows);
+    least.resize(rows);
     o.resize(rows * call.value_dim), top_scores.resize(rows * TOP), top_keys.resize(rows * TOP);
-    state = {m.data(), l.data(), u.data(), r.data(), c.data(), o.data(), count.data(), top_scores.data(), top_keys.data()};
+    state = {m.data(), l.data(), u.data(), r.data(), c.data(), o.data(), count.data(), least.data(), top_scores.data(), top_keys.data()};
   }
 };
 
 // What a row is: its scores, the largest of them, and its weights; an empty row has only zeros.
 struct Truth {
   Array<double> scores, weights;
-  double largest = -INFINITE, normalizer = 0;
+  double largest = -INFINITE, smallest = INFINITE, normalizer = 0;
   int64_t allowed = 0, query, head, batch;
 
   Truth(const Case& drawn, int64_t row) {
@@ -66,21 +67,36 @@ struct Truth {
       scores.push_back(drawn.score(batch, head, query, key));
       allowed += scores.back() != -INFINITE;
       largest = std::max(largest, scores.back());
+      if (scores.back() != -INFINITE) smallest = std::min(smallest, scores.back());
     }
     for (double score : scores) normalizer += allowed ? exp(score - largest) : 0;
     for (double score : scores) weights.push_back(allowed ? exp(score - largest) / normalizer : 0);
   }
 };
 
+// What the columns are about.
+struct Groups {
+  Array<uint8_t> members;        // (batch, keys)
+  Array<int32_t> queries, keys;  // (batch, queries), (batch, keys): ids, some of which are no one's
+
+  Groups(Random& random, const RegardCall& call) {
+    for (int64_t i = 0; i < call.batch * call.keys; i++) members.push_back((uint8_t)random.below(2));
+    for (int64_t i = 0; i < call.batch * call.queries; i++) queries.push_back((int32_t)random.below(IDS + 1) - 1);
+    for (int64_t i = 0; i < call.batch * call.keys; i++) keys.push_back((int32_t)random.below(IDS));
+  }
+};
+
 // φ of every linear column.
-void columns_of(const RegardCall& call, const Array<uint8_t>& group, const Truth& row, int64_t key, double* phi) {
+void columns_of(const RegardCall& call, const Groups& groups, const Truth& row, int64_t key, double* phi) {
   int64_t away = key - call.offset - row.query;
   phi[POSITION] = (double)key, phi[SQUARE] = (double)(key * key), phi[DISTANCE] = fabs((double)away);
   phi[FIRST_WEIGHT] = key < FIRST, phi[BAND_WEIGHT] = LOW <= away && away <= HIGH;
-  phi[GROUP_WEIGHT] = group[row.batch * call.keys + key];
+  phi[GROUP_WEIGHT] = groups.members[row.batch * call.keys + key];
+  bool same = groups.keys[row.batch * call.keys + key] == groups.queries[row.batch * call.queries + row.query];
+  phi[MATCH_WEIGHT] = same && NEAREST <= away && away <= FARTHEST;
 }
 
-void check_row(const Case& drawn, const char* build, const Rows& got, const Array<uint8_t>& group, int64_t at) {
+void check_row(const Case& drawn, const char* build, const Rows& got, const Groups& groups, int64_t at) {
   const RegardCall& call = drawn.call;
   Truth row(drawn, at);
   Array<double> sorted = row.scores;
@@ -99,18 +115,19 @@ void check_row(const Case& drawn, const char* build, const Rows& got, const Arra
   for (int64_t key = 0; key < call.keys; key++) {
     if (row.scores[key] == -INFINITE) continue;
     double w = row.weights[key], phi[COLUMNS];
-    columns_of(call, group, row, key, phi);
+    columns_of(call, groups, row, key, phi);
     if (w > 0) entropy -= w * log(w);
     squares += w * w;
     for (int64_t i = 0; i < COLUMNS; i++) columns[i] += w * phi[i];
     for (int64_t d = 0; d < call.value_dim; d++) output[d] += w * drawn.value(row.batch, row.head, key, d);
   }
   double l = row.allowed ? got.l[at] : 1;
+  check("least", got.least[at], row.smallest, 1);
   check("lse", got.m[at] + log(l), row.largest + (row.allowed ? log(row.normalizer) : 0), 1);
   check("entropy", log(l) - got.u[at] / l, entropy, 1);
   check("squares", got.r[at] / (l * l), squares, 1);
-  double reach = (double)(call.keys + call.queries), sizes[COLUMNS] = {reach, reach * reach, reach, 1, 1, 1};
-  const char* names[COLUMNS] = {"position", "square", "distance", "first", "band", "group"};
+  double reach = (double)(call.keys + call.queries), sizes[COLUMNS] = {reach, reach * reach, reach, 1, 1, 1, 1};
+  const char* names[COLUMNS] = {"position", "square", "distance", "first", "band", "group", "match"};
   for (int64_t i = 0; i < COLUMNS; i++) check(names[i], got.c[at * COLUMNS + i] / l, columns[i], sizes[i]);
   double bound = call.halves && call.type == REGARD_BFLOAT16 ? ROUNDED : BOUND;
   for (int64_t d = 0; d < call.value_dim; d++)
@@ -118,14 +135,15 @@ void check_row(const Case& drawn, const char* build, const Rows& got, const Arra
 }
 
 struct Wanted {
-  Array<uint8_t> group;
+  Groups groups;
   int64_t band = BAND_WEIGHT, low = LOW, high = HIGH, place = GROUP_WEIGHT;
+  int64_t match = MATCH_WEIGHT, nearest = NEAREST, farthest = FARTHEST;
   RegardWant want;
 
-  Wanted(Random& random, const RegardCall& call) {
-    for (int64_t i = 0; i < call.batch * call.keys; i++) group.push_back((uint8_t)random.below(2));
-    want = {1, 1, 1, 1, TOP, COLUMNS, POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, FIRST, 1, &band, &low, &high, 1,
-            &place, group.data(), call.keys, call.batch * call.keys};
+  Wanted(Random& random, const RegardCall& call) : groups(random, call) {
+    want = {1, 1, 1, 1, 1, TOP, COLUMNS, POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, FIRST, 1, &band, &low, &high, 1,
+            &place, groups.members.data(), call.keys, call.batch * call.keys, 1, &match, &nearest, &farthest,
+            groups.queries.data(), groups.keys.data(), call.queries, call.batch * call.queries, call.keys, call.batch * call.keys};
   }
 };
 
@@ -140,7 +158,7 @@ Rows check_rows(const Case& drawn, const Wanted& wanted, int number, const char*
   alone.threads = 1;
   Rows got(call), again(call);
   if (regard_rows(number, &call, &wanted.want, &got.state)) fail(build, "the rows could not run");
-  for (int64_t row = 0; row < (int64_t)got.m.size(); row++) check_row(drawn, build, got, wanted.group, row);
+  for (int64_t row = 0; row < (int64_t)got.m.size(); row++) check_row(drawn, build, got, wanted.groups, row);
   regard_rows(number, &alone, &wanted.want, &again.state);
   if (memcmp(got.u.data(), again.u.data(), 8 * got.u.size()) || memcmp(got.o.data(), again.o.data(), 4 * got.o.size()))
     fail(build, "the rows' bits depend on the number of threads");
@@ -192,12 +210,12 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
   const int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1;
   const size_t cells = (size_t)(call.batch * call.heads * grid_q);
   Rows again(call);
-  Array<float> read(6 * rows), columns(COLUMNS * rows), received(2 * sums), alone(2 * sums), map(2 * cells * (size_t)grid_k);
+  Array<float> read(7 * rows), columns(COLUMNS * rows), received(2 * sums), alone(2 * sums), map(2 * cells * (size_t)grid_k);
   Array<double> log_l(rows);
   Array<int64_t> argmax(rows), counts(cells);
-  float* at[6];
-  for (size_t i = 0; i < 6; i++) at[i] = read.data() + i * rows;
-  RegardLook look = {at[0], at[1], at[2], at[3], at[4], at[5], columns.data(), argmax.data(), log_l.data(), counts.data()};
+  float* at[7];
+  for (size_t i = 0; i < 7; i++) at[i] = read.data() + i * rows;
+  RegardLook look = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], columns.data(), argmax.data(), log_l.data(), counts.data()};
   RegardColumns second = {again.m.data(), log_l.data(), received.data(), received.data() + sums, 1 << CELL_BITS, grid_q,
                           grid_k, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
   if (regard_look(number, &call, &wanted.want, &again.state, &second, &look)) return fail(build, "one call could not run");
@@ -207,6 +225,7 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
     attending += l != 0;
     expect(drawn, build, "one call, lse", look.lse[i], l == 0 ? -INFINITE : state.m[i] + log(l), 1);
     expect(drawn, build, "one call, entropy", look.entropy[i], log(total) - state.u[i] / total, 1);
+    expect(drawn, build, "one call, least", look.min_weight[i], l == 0 ? 0 : exp(state.least[i] - state.m[i]) / total, 1);
     expect(drawn, build, "one call, squares", look.sum_squares[i], state.r[i] / (total * total), 1);
     for (size_t j = 0; j < COLUMNS; j++)
       expect(drawn, build, "one call, column", columns[j * rows + i], state.c[i * COLUMNS + j] / total, 1);
@@ -242,7 +261,7 @@ void check_gradients(Random& random, const Case& drawn, const Wanted& wanted, co
     for (int64_t k = 0; k < call.keys; k++) {
       if (row.scores[k] == -INFINITE) continue;
       double x = row.scores[k] - state.m[at], p = exp(x), grad = l[at] + u[at] * (x + 1) + 2 * r[at] * p, phi[COLUMNS];
-      columns_of(call, wanted.group, row, k, phi);
+      columns_of(call, wanted.groups, row, k, phi);
       for (int64_t i = 0; i < COLUMNS; i++) grad += c[at * COLUMNS + i] * phi[i];
       for (int64_t d = 0; d < call.value_dim; d++) {
         grad += o[at * call.value_dim + d] * drawn.value(row.batch, row.head, k, d);

@@ -11,11 +11,11 @@ from torch import Tensor
 
 import regard as rg
 from engines.native.masked import masks
-from helpers.cases import Case, draw_tensors, faults
+from helpers.cases import GROUPS, Case, draw_tensors, faults
 from regard.engines import native, tiles
 from regard.statistics.formulas import read
 from regard.statistics.state import State
-from regard.statistics.table import TABLE, group, wanted
+from regard.statistics.table import TABLE, wanted
 
 ROWS = [name for name, line in TABLE.items() if line.kind == "row" and name != "sink"]
 MASKS = masks(3)
@@ -39,13 +39,13 @@ def draw(
 
 def fold(case: Case, engine: Any = native, top: int = 1) -> State:
     """The state of a call, with all that a row's state can hold."""
-    want = wanted([*ROWS, *(group(*item) for item in case.groups.items())], top=top)
+    want = wanted([case.choices[name] for name in (*ROWS, *GROUPS)], top=top)
     assert engine.refuses(case.query, case.key, case.value, case.spec, want) is None
     return engine.rows(case.query, case.key, case.value, case.spec, want)
 
 
 def statistics(case: Case) -> dict[str, Tensor]:
-    want = wanted([*ROWS, *(group(*item) for item in case.groups.items())], top=1)
+    want = wanted([case.choices[name] for name in (*ROWS, *GROUPS)], top=1)
     state = fold(case)
     assert state.o is not None
     output = state.o / state.filled[..., None].float()
@@ -54,7 +54,7 @@ def statistics(case: Case) -> dict[str, Tensor]:
 
 def check(case: Case) -> None:
     got = statistics(case)
-    assert set(got) == {*ROWS, "output", "group:some", "group:rowwise"}
+    assert set(got) == {*ROWS, "output", *GROUPS}
     assert not faults(got, case, case.truth(torch.float32))
 
 

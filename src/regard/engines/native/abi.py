@@ -42,12 +42,16 @@ class Want(Structure):
     """Which sums of the state are wanted, and where each linear column goes."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("output", "entropy", "squares", "count", "top", "columns")),
+        *((name, c_int64) for name in ("output", "entropy", "squares", "count", "least", "top", "columns")),
         *((name, c_int64) for name in ("position", "square", "distance", "first", "first_count", "bands")),
         *((name, c_void_p) for name in ("band", "band_low", "band_high")),
         ("groups", c_int64),
         *((name, c_void_p) for name in ("group", "group_keys")),
         *((name, c_int64) for name in ("group_batch", "group_stride")),
+        ("matches", c_int64),
+        *((name, c_void_p) for name in ("match", "match_low", "match_high", "match_queries", "match_keys")),
+        *((name, c_int64) for name in ("match_query_batch", "match_query_stride")),
+        *((name, c_int64) for name in ("match_key_batch", "match_key_stride")),
     ]
 
 
@@ -55,7 +59,8 @@ class StateArrays(Structure):
     """The state of every row."""
 
     _fields_ = [
-        (name, c_void_p) for name in ("m", "l", "u", "r", "c", "o", "count", "top_scores", "top_keys")
+        (name, c_void_p)
+        for name in ("m", "l", "u", "r", "c", "o", "count", "least", "top_scores", "top_keys")
     ]
 
 
@@ -77,7 +82,15 @@ class LookArrays(Structure):
     _fields_ = [
         *(
             (name, c_void_p)
-            for name in ("lse", "entropy", "effective_keys", "max_weight", "sum_squares", "spread")
+            for name in (
+                "lse",
+                "entropy",
+                "effective_keys",
+                "max_weight",
+                "min_weight",
+                "sum_squares",
+                "spread",
+            )
         ),
         *((name, c_void_p) for name in ("columns", "argmax", "log_l", "cell_rows")),
     ]

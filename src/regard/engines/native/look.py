@@ -22,9 +22,9 @@ from regard.statistics.observation import Map, cells
 from regard.statistics.table import Wanted
 
 # As in native/abi.h.
-READ = ("lse", "entropy", "effective_keys", "max_weight", "sum_squares", "spread")
-# One number a row each: m, l, u, r and ln l.
-SUMS = 5
+READ = ("lse", "entropy", "effective_keys", "max_weight", "min_weight", "sum_squares", "spread")
+# One number a row each: m, l, u, r, ln l and the smallest score.
+SUMS = 6
 
 
 def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str, Tensor], Sums] | None:
@@ -39,7 +39,9 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
     counts = query.new_empty((3, *shape), dtype=torch.int64)
     # One allocation for all doubles: small calls spend their time on being asked.
     space = query.new_empty(rows * (SUMS + many + want.top), dtype=torch.float64)
-    m, l, u, r, log_l, c, top = (space.data_ptr() + 8 * rows * i for i in (*range(SUMS + 1), SUMS + many))
+    m, l, u, r, log_l, least, c, top = (
+        space.data_ptr() + 8 * rows * i for i in (*range(SUMS + 1), SUMS + many)
+    )
     count, argmax, top_keys = (counts.data_ptr() + 8 * rows * i for i in range(3))
     # What is left out stays a null pointer, by which C++ knows that it is not wanted.
     state = abi.StateArrays(m=m, l=l, count=count)
@@ -47,6 +49,8 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
         state.u = u
     if want.squares:
         state.r = r
+    if want.least:
+        state.least = least
     if many:
         state.c = c
     if want.top:

@@ -45,6 +45,7 @@ def wants(prepared: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
         entropy=int(want.entropy),
         squares=int(want.squares),
         count=int(want.count),
+        least=int(want.least),
         top=want.top,
         columns=len(want.columns),
     )
@@ -67,12 +68,33 @@ def wants(prepared: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
         result.group_keys = prepared.pointer(members)
         result.group_stride = members.stride(0)
         result.group_batch = members.stride(1)
+    _add_matches(prepared, result, want, sizes)
     return result
+
+
+def _add_matches(prepared: Prepared, result: abi.Want, want: Wanted, sizes: Sizes) -> None:
+    """The columns of keys that have the query's id, with the ids of this call's queries and keys."""
+    places = [place for place, column in enumerate(want.columns) if column.kind == "match"]
+    if not places:
+        return
+    offset = prepared.call.offset
+    columns = [want.columns[place] for place in places]
+    ids = [column.ids(offset, offset + sizes.queries, 0, sizes.keys) for column in columns]
+    queries, keys = (
+        torch.stack([side.to("cpu").expand(sizes.batch, -1) for side in sides])
+        for sides in zip(*ids, strict=True)
+    )
+    result.matches = len(places)
+    lines = _table(tuple((place, c.low, c.high) for place, c in zip(places, columns, strict=True)))
+    result.match, result.match_low, result.match_high = (prepared.pointer(line) for line in lines)
+    result.match_queries, result.match_keys = prepared.pointer(queries), prepared.pointer(keys)
+    result.match_query_stride, result.match_query_batch, _ = queries.stride()
+    result.match_key_stride, result.match_key_batch, _ = keys.stride()
 
 
 @lru_cache(maxsize=64)
 def _table(bands: tuple[tuple[int, int, int], ...]) -> tuple[Tensor, ...]:
-    """The places of bands, their lows and their highs, each a table of its own; C++ only reads them."""
+    """The places of bands (or matches), their lows and their highs, a table each; C++ only reads them."""
     return tuple(torch.tensor([band[i] for band in bands], dtype=torch.int64) for i in range(3))
 
 

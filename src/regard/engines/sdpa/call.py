@@ -42,8 +42,8 @@ def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: 
         isinstance(spec.mask, Causal) and (_late(spec, sizes) or _square(spec, sizes))
     ):
         return "its only mask is causal, with as many queries as keys, or queries after all keys"
-    if want.top or want.received_max or want.cell:
-        return "the largest weights and the map are not sums that SDPA gives"
+    if want.top or want.least or want.received_max or want.cell:
+        return "the largest and smallest weights and the map are not sums that SDPA gives"
     if want.by_offset or want.weighted:
         return "sums along diagonals and of weighted queries are not what SDPA gives"
     for column in want.columns:
@@ -54,6 +54,8 @@ def refuses(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: 
             return (
                 f"it would find the mean {column.kind} as a small difference of numbers as large as positions"
             )
+        if column.kind == "match":
+            return f"which keys have a query's own id is no sum that SDPA gives, as {column.name} asks"
         if not column.kind:
             return f"it cannot evaluate the column {column.name!r}"
     if not _fused(query, sizes, spec):

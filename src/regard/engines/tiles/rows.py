@@ -97,6 +97,9 @@ def _lift(
         m = tile.amax(-1)
     else:
         m = top_scores[..., 0]
+    least = None
+    if want.least:
+        least = _least(tile, allowed)
     # A row without a key in this tile is shifted by 0: −inf − (−inf) would be NaN.
     x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
     if allowed is None:
@@ -120,7 +123,14 @@ def _lift(
         o = _product(p, value, broken, allowed, window, want)
     if want.columns:
         c = _columns(p, l, window, want, many)
-    return State(m=m, l=l, u=u, r=r, o=o, c=c, count=count, top_scores=top_scores, top_keys=top_keys)
+    return State(m, l, u, r, o, c, count, least, top_scores, top_keys)
+
+
+def _least(tile: Tensor, allowed: Tensor | None) -> Tensor:
+    """The smallest score of an allowed key, +inf where there is none."""
+    if allowed is None:
+        return tile.amin(-1)
+    return torch.where(allowed, tile, torch.inf).amin(-1)
 
 
 def _entropy_sum(x: Tensor, p: Tensor, l: Tensor) -> Tensor:

@@ -28,7 +28,9 @@ class Traits(NamedTuple):
         widen: products of bfloat16 are taken in float32, which the interpreter needs and which gives the same.
         descriptors: whether keys and values come as tensor descriptors; `specialize`: warps by role.
         first, second, away: whether Σ p·(k − q), Σ p·(k − q)² and Σ p·|k − q| are summed.
-        bands, heading, groups: how many columns of each kind: a band of k − q, the first keys, named keys.
+        least: whether the smallest score of an allowed key is kept.
+        bands, heading, groups, matches: how many columns of each kind: a band of k − q, the first keys, named keys,
+            keys that have the query's id.
         received, received_max, by_offset: which sums of the second fold; weighted: each query counts by a factor.
         cell_q, cell_k: queries and keys of a cell of the map, at most those of a tile.
     """
@@ -53,6 +55,7 @@ class Traits(NamedTuple):
     entropy: bool = False
     squares: bool = False
     allowed: bool = False
+    least: bool = False
     top: int = 0
     first: bool = False
     second: bool = False
@@ -60,6 +63,7 @@ class Traits(NamedTuple):
     bands: int = 0
     heading: int = 0
     groups: int = 0
+    matches: int = 0
     received: bool = False
     received_max: bool = False
     by_offset: bool = False
@@ -131,6 +135,7 @@ class Masking(NamedTuple):
 class Linear(NamedTuple):
     """Linear statistics: limits of the bands, number of first keys, and one bit per group of each key.
 
+    Of matches: limits as of bands, and ids in int32, `(matches, batch, queries)` and `(matches, batch, keys)`.
     `near` spans the bands and 0: `(low, high)` of k − q, outside of which all bands are 0.
     """
 
@@ -139,18 +144,24 @@ class Linear(NamedTuple):
     near: tuple[int, int]
     members: Tensor | None
     stride: int
+    matches: tuple[tuple[int, int], ...] = ()
+    query_ids: Tensor | None = None
+    key_ids: Tensor | None = None
+    batch: int = 0
+    queries: int = 0
 
 
 class Results(NamedTuple):
     """Where the first fold is written, each with an axis of splits in front.
 
-    `sums` is `(splits, channels, rows)`, `output` `(splits, rows, value_dim)`, `allowed` `(splits, rows)` and the
-    best scores with their keys `(splits, rows, top)`; a row is a query of a head of a row of the batch.
+    `sums` is `(splits, channels, rows)`, `output` `(splits, rows, value_dim)`, `allowed` and `least` `(splits, rows)`,
+    the best scores with their keys `(splits, rows, top)`; a row is a query of a head of a row of the batch.
     """
 
     sums: Tensor
     output: Tensor | None
     allowed: Tensor | None
+    least: Tensor | None
     best: Tensor | None
     keys: Tensor | None
     lines: int

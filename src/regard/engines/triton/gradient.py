@@ -50,6 +50,7 @@ def vjp(
         entropy=grads.u is not None,
         squares=grads.r is not None,
         count=False,
+        least=False,
         top=0,
     )
     if grads.c is None:

@@ -98,7 +98,7 @@ def setting(
     width = max(power(sizes.dim), power(sizes.value_dim))
     dense = isinstance(spec.bias, Dense)
     chosen = plan(kernel, query.element_size(), width, capability(query.device), dense)
-    linear = linear_of(want.columns, sizes, query.device)
+    linear = linear_of(want.columns, sizes, spec.offset, query.device)
     limits = None
     if spec.mask is not None:
         limits = interval(spec.mask, sizes.queries, sizes.keys, spec.offset, query.device)
@@ -155,6 +155,7 @@ def setting(
         entropy=want.entropy,
         squares=want.squares,
         allowed=want.count,
+        least=want.least,
         top=top,
         first=any(kind in MOMENTS for kind in kinds),
         second="square" in kinds,
@@ -162,6 +163,7 @@ def setting(
         bands=kinds.count("band"),
         heading=kinds.count("first"),
         groups=kinds.count("group"),
+        matches=kinds.count("match"),
     )
     call = Call(sizes.heads, sizes.queries, sizes.keys, spec.offset, shift, 1)
     return Setting(call, scoring_of(spec), masking, linear, chosen_traits, chosen)
@@ -170,7 +172,7 @@ def setting(
 _KINDS = {Dense: bundle.DENSE, Alibi: bundle.ALIBI, Relative: bundle.RELATIVE}
 MOMENTS = ("position", "square", "distance")
 # In the order of the kernels' sums.
-OTHERS = ("band", "first", "group")
+OTHERS = ("band", "first", "group", "match")
 
 
 # Below, differences of scores pass what a float holds.
@@ -222,8 +224,8 @@ def _bias_of(bias: Bias) -> tuple[Tensor, tuple[int, int, int, int], int]:
     return values, (0, broadcast_strides(values)[0], 0, 0), values.shape[1] // 2
 
 
-def linear_of(columns: tuple[Column, ...], sizes: Sizes, device: torch.device) -> Linear:
-    """The linear statistics that are no moments: bands, first keys, groups as bits of one word per key."""
+def linear_of(columns: tuple[Column, ...], sizes: Sizes, offset: int, device: torch.device) -> Linear:
+    """The linear statistics that are no moments: bands, first keys, groups as bits of one word per key, ids."""
     bands = tuple((column.low, column.high) for column in columns if column.kind == "band")
     heading = max((column.count for column in columns if column.kind == "first"), default=0)
     members = [column.members for column in columns if column.members is not None]
@@ -231,9 +233,22 @@ def linear_of(columns: tuple[Column, ...], sizes: Sizes, device: torch.device) -
     if bands or any(column.kind == "distance" for column in columns):
         # With 0 among them: on the diagonal a distance changes its sign.
         near = min([0, *(low for low, _ in bands)]), max([0, *(high for _, high in bands)])
-    if not members:
-        return Linear(bands, heading, near, None, 0)
-    word = torch.zeros(sizes.batch, sizes.keys, dtype=torch.int32, device=device)
-    for place, member in enumerate(members):
-        word |= member.to(device).to(torch.int32) << place
-    return Linear(bands, heading, near, word, sizes.keys)
+    linear = Linear(bands, heading, near, None, 0)
+    if members:
+        word = torch.zeros(sizes.batch, sizes.keys, dtype=torch.int32, device=device)
+        for place, member in enumerate(members):
+            word |= member.to(device).to(torch.int32) << place
+        linear = linear._replace(members=word, stride=sizes.keys)
+    matches = [column for column in columns if column.kind == "match"]
+    if not matches:
+        return linear
+    least, most = EVERYWHERE
+    limits = tuple((max(column.low, least), min(column.high, most)) for column in matches)
+    ids = [column.ids(offset, offset + sizes.queries, 0, sizes.keys) for column in matches]
+    queries, keys = (
+        torch.stack([side.to(device).expand(sizes.batch, -1) for side in sides])
+        for sides in zip(*ids, strict=True)
+    )
+    return linear._replace(
+        matches=limits, query_ids=queries, key_ids=keys, batch=sizes.batch, queries=sizes.queries
+    )

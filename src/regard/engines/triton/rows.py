@@ -93,6 +93,7 @@ def _results(query: Tensor, sizes: Sizes, here: Setting, splits: int) -> Results
         sums=torch.empty(splits, channels(here), lines, dtype=torch.float32, device=query.device),
         output=new(traits.value_width > 0, lines, sizes.value_dim),
         allowed=new(traits.allowed, lines, dtype=torch.int32),
+        least=new(traits.least, lines),
         best=new(traits.top > 0, lines, traits.top),
         keys=new(traits.top > 0, lines, traits.top, dtype=torch.int32),
         lines=lines,
@@ -102,7 +103,8 @@ def _results(query: Tensor, sizes: Sizes, here: Setting, splits: int) -> Results
 def channels(here: Setting) -> int:
     """How many sums the kernel keeps for a row."""
     t = here.traits
-    return 2 + t.entropy + t.squares + t.first + t.second + t.away + t.bands + t.heading + t.groups
+    linear = t.first + t.second + t.away + t.bands + t.heading + t.groups + t.matches
+    return 2 + t.entropy + t.squares + linear
 
 
 def _state(
@@ -112,7 +114,7 @@ def _state(
     shape = (sizes.batch, sizes.heads, sizes.queries)
     sums = iter(merged.sums[0].view(-1, *shape))
     m, l = next(sums).double() * unit, next(sums).double()
-    u = r = o = c = count = None
+    u = r = o = c = count = least = None
     # In the order in which the kernel writes them.
     if want.entropy:
         u = next(sums).double() * math.log(2)
@@ -122,11 +124,13 @@ def _state(
         c = _columns(list(sums), l, sizes, want, here)
     if merged.output is not None:
         o = merged.output.view(*shape, -1)
-    # Counts and top keys are not merged by the kernel: of each split they are added, or sorted, here.
+    # Counts, smallest scores and top keys are not merged by the kernel, but here.
     if results.allowed is not None:
         count = results.allowed.sum(0).view(shape)
+    if results.least is not None:
+        least = results.least.amin(0).view(shape).double() * unit
     best, keys = _best(results, shape, want.top, unit)
-    return State(m=m, l=l, u=u, r=r, o=o, c=c, count=count, top_scores=best, top_keys=keys)
+    return State(m, l, u, r, o, c, count, least, best, keys)
 
 
 def _columns(sums: list[Tensor], l: Tensor, sizes: Sizes, want: Wanted, here: Setting) -> Tensor:

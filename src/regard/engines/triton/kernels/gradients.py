@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from regard.engines.triton.kernels.columns import transposed_scores
-from regard.engines.triton.kernels.rows import LEAST, located, rows_at, tile_scores
+from regard.engines.triton.kernels.rows import LEAST, located, matched, rows_at, tile_scores
 from regard.engines.triton.kernels.scores import LN2, finite, load_tile, rounded
 from regard.engines.triton.kernels.walk import counted, queries_of, tile_at
 
@@ -70,6 +70,7 @@ def along_keys(
             k[None, :],
             row[0],
             call.keys,
+            row[2][:, None],
         )
         _, score_grad = weight_and_grad(
             s, cap_grad, allowed, through, spot, upstream.lines, scoring.log2_scale, linear, FULL, T
@@ -149,7 +150,14 @@ def along_queries(grads, key_side, query, visit, upstream, values, FULL: tl.cons
         if not FULL:
             allowed = allowed & there[None, :]
             queries = tl.where(finite(queries), queries, 0.0)
-        spot = ((upstream.factors + place)[None, :], k[:, None] - q[None, :], k[:, None], batch, call.keys)
+        spot = (
+            (upstream.factors + place)[None, :],
+            k[:, None] - q[None, :],
+            k[:, None],
+            batch,
+            call.keys,
+            (q - call.offset)[None, :],
+        )
         w, score_grad = weight_and_grad(
             s, cap_grad, allowed, through, spot, upstream.lines, scoring.log2_scale, linear, FULL, T
         )
@@ -169,12 +177,13 @@ def weight_and_grad(
 
     Args:
         cap_grad: derivative of softcap. through: g_o·value.
-        spot: where each row's factors lie, k − q, positions of the keys, row of the batch, number of keys.
+        spot: where each row's factors lie, k − q, positions of the keys, row of the batch, number of keys, which query.
         lines: from one factor of a row to its next. log2_scale: from a difference of scores to an exponent of two.
     """
     BANDS: tl.constexpr = T.bands
     GROUPS: tl.constexpr = T.groups
-    factors, step, k, batch, keys = spot
+    MATCHES: tl.constexpr = T.matches
+    factors, step, k, batch, keys, index = spot
     next_ = tl.cast(lines, tl.int64)
     x = (s - tl.load(factors)) * log2_scale
     w = tl.exp2(x - tl.load(factors + next_))
@@ -205,6 +214,9 @@ def weight_and_grad(
         for i in tl.static_range(GROUPS):
             g += tl.where(((members >> i) & 1) == 1, tl.load(factors), 0.0)
             factors += next_
+    for i in tl.static_range(MATCHES):
+        g += tl.where(matched(i, batch, index, k, step, keys, linear), tl.load(factors), 0.0)
+        factors += next_
     score_grad = w * g * cap_grad
     if not FULL:
         w, score_grad = tl.where(allowed, w, 0.0), tl.where(allowed, score_grad, 0.0)

@@ -15,7 +15,7 @@ CHUNK = tl.constexpr(64)
 @triton.jit
 def merge_kernel(parts, merged, splits, log2_scale, SPLITS: tl.constexpr, T: tl.constexpr):
     """Merge `parts`, whose first axis is the splits, into `merged`, which has one; SPLITS is a power of two."""
-    LINEAR: tl.constexpr = T.first + T.second + T.away + T.bands + T.heading + T.groups
+    LINEAR: tl.constexpr = T.first + T.second + T.away + T.bands + T.heading + T.groups + T.matches
     CHANNELS: tl.constexpr = 2 + T.entropy + T.squares + LINEAR
     place, chunk = tl.program_id(0).to(tl.int64), tl.program_id(1)
     part = tl.arange(0, SPLITS).to(tl.int64)

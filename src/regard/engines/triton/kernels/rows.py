@@ -78,7 +78,7 @@ def rows_at(tensor, row, DIM: tl.constexpr, WIDTH: tl.constexpr, T: tl.constexpr
 def blank(T: tl.constexpr):
     """The state of no key at all."""
     BLOCK: tl.constexpr = T.block_q
-    LINEAR: tl.constexpr = T.first + T.second + T.away + T.bands + T.heading + T.groups
+    LINEAR: tl.constexpr = T.first + T.second + T.away + T.bands + T.heading + T.groups + T.matches
     WIDTH: tl.constexpr = T.value_width if T.value_width else 1
     TOP: tl.constexpr = T.top if T.top else 1
     zero = tl.zeros([BLOCK], tl.float32)
@@ -90,7 +90,8 @@ def blank(T: tl.constexpr):
     best = (tl.full([BLOCK, TOP], -INFINITY, tl.float32), 2147483647 - slots)
     m = tl.full([BLOCK], -INFINITY, tl.float32)
     count = tl.zeros([BLOCK], tl.int32)
-    return m, zero, zero, zero, sums, tl.zeros([BLOCK, WIDTH], tl.float32), count, best
+    least = tl.full([BLOCK], INFINITY, tl.float32)
+    return m, zero, zero, zero, sums, tl.zeros([BLOCK, WIDTH], tl.float32), count, best, least
 
 
 @triton.jit
@@ -115,7 +116,7 @@ def fold(state, block, key, value, row, visit, values, FULL: tl.constexpr, T: tl
                 value, row[0], kv, start, call.keys, T.block_k, T.value_dim, T.value_width, not FULL, T
             )
             output = with_values(state[5], p, values_, allowed, FULL, T)
-            state = (state[0], state[1], state[2], state[3], state[4], output, state[6], state[7])
+            state = (state[0], state[1], state[2], state[3], state[4], output, state[6], state[7], state[8])
     return state
 
 
@@ -141,7 +142,7 @@ def tile_scores(product, row, k, call, scoring, masking, bits, FULL: tl.constexp
 @triton.jit
 def absorbed(state, s, allowed, row, k, linear, keys, log2_scale, FULL: tl.constexpr, T: tl.constexpr):
     """The state after one tile of scores, its output still without the tile's values; and e^(score − m)."""
-    m, l, u, r, sums, output, count, best = state
+    m, l, u, r, sums, output, count, best, least = state
     largest = tl.maximum(m, tl.max(s, 1))
     if T.top == 1:
         best = best_of_one(best, m, s, k)
@@ -161,6 +162,8 @@ def absorbed(state, s, allowed, row, k, linear, keys, log2_scale, FULL: tl.const
         r = alpha * alpha * r + tl.sum(p * p, 1)
     if T.allowed:
         count += T.block_k if FULL else tl.sum(allowed.to(tl.int32), 1)
+    if T.least:
+        least = tl.minimum(least, tl.min(s if FULL else tl.where(allowed, s, INFINITY), 1))
     terms = linear_terms(p, normalizer, row, k, linear, keys, FULL, T)
     LINEAR: tl.constexpr = len(terms)
     fresh = ()
@@ -168,16 +171,17 @@ def absorbed(state, s, allowed, row, k, linear, keys, log2_scale, FULL: tl.const
         fresh = fresh + (alpha * sums[i] + terms[i],)
     if T.value_width:
         output = output * alpha[:, None]
-    return (largest, alpha * l + normalizer, u, r, fresh, output, count, best), p
+    return (largest, alpha * l + normalizer, u, r, fresh, output, count, best, least), p
 
 
 @triton.jit
 def linear_terms(p, normalizer, row, k, linear, keys, FULL: tl.constexpr, T: tl.constexpr):
     """Σ p·φ over one tile for every linear statistic, in the order of the channels."""
-    batch, _, _, q, _, _ = row
+    batch, _, index, q, _, _ = row
     MIDDLE: tl.constexpr = T.block_k // 2
     BANDS: tl.constexpr = T.bands
     GROUPS: tl.constexpr = T.groups
+    MATCHES: tl.constexpr = T.matches
     step = k[None, :] - q[:, None]
     terms = ()
     if T.first:
@@ -211,7 +215,20 @@ def linear_terms(p, normalizer, row, k, linear, keys, FULL: tl.constexpr, T: tl.
         members = tl.load(linear.members + batch.to(tl.int64) * linear.stride + k, mask=k < keys, other=0)
         for i in tl.static_range(GROUPS):
             terms = terms + (tl.sum(p * ((members >> i) & 1).to(tl.float32)[None, :], 1),)
+    for i in tl.static_range(MATCHES):
+        same = matched(i, batch, index[:, None], k[None, :], step, keys, linear)
+        terms = terms + (tl.sum(tl.where(same, p, 0.0), 1),)
     return terms
+
+
+@triton.jit
+def matched(I: tl.constexpr, batch, index, k, step, keys, linear):
+    """Which keys of a tile have their query's id and are as near as match I wants them."""
+    lane = I * linear.batch + batch.to(tl.int64)
+    mine = tl.load(linear.query_ids + lane * linear.queries + index)
+    # Past the last key the id is no query's.
+    theirs = tl.load(linear.key_ids + lane * keys + k, mask=k < keys, other=-2)
+    return (mine == theirs) & (step >= linear.matches[I][0]) & (step <= linear.matches[I][1])
 
 
 @triton.jit
@@ -264,7 +281,7 @@ def with_values(output, p, values, allowed, FULL: tl.constexpr, T: tl.constexpr)
 @triton.jit
 def store(state, results, part, place, present, T: tl.constexpr):
     """Write the state of this program's rows."""
-    m, l, u, r, sums, output, count, best = state
+    m, l, u, r, sums, output, count, best, least = state
     CHANNELS: tl.constexpr = 2 + T.entropy + T.squares + len(sums)
     LINEAR: tl.constexpr = len(sums)
     target = results.sums + part.to(tl.int64) * CHANNELS * results.lines + place
@@ -287,6 +304,8 @@ def store(state, results, part, place, present, T: tl.constexpr):
         tl.store(results.output + line[:, None] * T.value_dim + v[None, :], output, mask=there)
     if T.allowed:
         tl.store(results.allowed + line, count, mask=present)
+    if T.least:
+        tl.store(results.least + line, least, mask=present)
     if T.top:
         slot = line[:, None] * T.top + tl.arange(0, T.top)[None, :]
         tl.store(results.best + slot, best[0], mask=present[:, None])
