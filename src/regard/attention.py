@@ -24,11 +24,12 @@ from regard.engines.protocol import Runner
 from regard.engines.walk import without_autocast
 from regard.errors import ArgumentError, EngineError
 from regard.masks.window import Window
+from regard.products import with_sink
 from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec, SpecArguments
 from regard.statistics.formulas import named, read
 from regard.statistics.observation import COLUMNS, OFFSETS, Observation, Top, cells
-from regard.statistics.state import State, merge, sink_state
+from regard.statistics.state import State
 from regard.statistics.table import Choice, Wanted, wanted
 
 # Rows of a window computed at once.
@@ -80,7 +81,7 @@ def attend(
     chosen = choose_for_output(query, key, value, full, sizes, want)
     if isinstance(chosen, FastPath):
         return chosen.output(query, key, value, full, sizes)
-    return _output(_with_sink(chosen.rows(query, key, value, full, want), full), query, sizes)
+    return _output(with_sink(chosen.rows(query, key, value, full, want), full), query, sizes)
 
 
 def observe(
@@ -208,7 +209,7 @@ def _folded(
 ) -> tuple[dict[str, Tensor], Sums | None, dict[str, Any]]:
     """Row statistics, sums, and the other parts of an observation, from the two folds of an engine."""
     alone = runner.rows(query, key, value, full, want)
-    state = _with_sink(alone, full)
+    state = with_sink(alone, full)
     exact = statistics_dtype(query.dtype)
     rows = read(state, want, alone, exact)
     sums = None
@@ -284,7 +285,7 @@ def _rows_of(query: Tensor, key: Tensor, spec: Spec, rows: range, columns: range
         bias = spec.bias.part(every)[0]
     local = replace(spec, offset=every.q0, bias=bias)
     # The engine whose scores can be had: the weights are to be those of its own first fold.
-    state = _with_sink(tiles.rows(block, key, None, local, Wanted(output=False)), local)
+    state = with_sink(tiles.rows(block, key, None, local, Wanted(output=False)), local)
     window = tiles.weights(block, key, local, state.m, state.l, columns[0], columns[-1] + 1)
     return window[:, :, :: rows.step, :: columns.step]
 
@@ -311,12 +312,6 @@ def _seed() -> int:
         raise EngineError(
             'dropout below torch.vmap must be drawn once for all samples: say randomness="same"'
         ) from error
-
-
-def _with_sink(state: State, spec: Spec) -> State:
-    if spec.sink_logit is None:
-        return state
-    return merge(state, sink_state(state, spec.sink_logit))
 
 
 def _output(state: State, query: Tensor, sizes: Sizes) -> Tensor:

@@ -28,7 +28,7 @@ LAYERS = (
     ("statistics",),
     ("reference",),
     ("engines",),
-    ("attention",),
+    ("products", "attention"),
     ("record",),
     ("watch",),
     ("nn", "models", "training"),

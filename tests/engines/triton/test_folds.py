@@ -10,7 +10,9 @@ from hypothesis import given, settings
 
 import regard as rg
 from helpers.cases import BIASES, Case, cases, draw_tensors, faults, found, top_faults
+from regard import reference
 from regard.engines.triton import tile_shapes
+from regard.products import weighted_sums
 
 SIZES = (2, 4, 2, 37, 53, 7, 13)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning:triton")
@@ -179,3 +181,12 @@ def test_a_spread_far_from_the_origin_keeps_its_digits():
     case = Case(query, key, value, {"mask": rg.near(3)})
     spread = case.observe(statistics=["position", "spread"], engine="triton").spread
     torch.testing.assert_close(spread.double(), case.truth()["spread"], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("keywords", list(CALLS.values())[:12:3])
+def test_products_with_weighted_queries(keywords):
+    case = Case(*draw_tensors(*SIZES), keywords).to(torch.float32)
+    x, keys = torch.randn(2, 4, 37, 2), case.key.shape[2]
+    want = reference.weights(case.query.double(), case.key.double(), case.spec)[..., :keys].mT @ x.double()
+    got = weighted_sums(case.query, case.key, x, engine="triton", **keywords)
+    torch.testing.assert_close(got.double(), want, atol=2e-5, rtol=1e-5)
