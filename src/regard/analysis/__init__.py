@@ -11,6 +11,7 @@ from regard.analysis.complexity import (
 )
 from regard.analysis.gradients import gradient_norms
 from regard.analysis.jacobian import by_distance, jacobian_norms
+from regard.analysis.redundancy import Redundancy, distances, redundancy
 from regard.analysis.roles import ROLES, roles
 from regard.analysis.scaling import Softmax, softmax_by_width, softmax_gradient
 
@@ -19,14 +20,17 @@ __all__ = [
     "ROLES",
     "Cost",
     "Exponent",
+    "Redundancy",
     "Setting",
     "Softmax",
     "by_distance",
+    "distances",
     "exponent",
     "gradient_norms",
     "jacobian_norms",
     "least_within",
     "predicted",
+    "redundancy",
     "roles",
     "softmax_by_width",
     "softmax_gradient",
