@@ -9,12 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard as rg
+from helpers import bare_calls
 from helpers.calls import call_of, vectors
 from helpers.dense_distances import dense_distances
 from regard.analysis import distances, redundancy
 from regard.analysis.redundancy import MEASURES
 from regard.errors import ArgumentError, RecordError
-from regard.record import Call, Record
+from regard.record import Record
 from regard.shapes import sizes_of
 from regard.spec import Spec
 
@@ -24,12 +25,7 @@ BUDGET = {torch.float64: 1e-7, torch.float32: 2e-3}
 
 def a_call(layer="layer.0", dtype=torch.float64, sizes=None, padded=None, factor=2.0, **spec):
     query, key = vectors(**({"queries": 131, "keys": 131} | (sizes or {})))
-    query, key = (factor * query).to(dtype), key.to(dtype)
-    whole = sizes_of(query, key)
-    found = Spec.of(whole, **spec)
-    return Call(
-        layer=layer, kind="self", sizes=whole, offset=found.offset, query=query, key=key, spec=found, padded=padded
-    )  # fmt: skip
+    return bare_calls.a_call((factor * query).to(dtype), key.to(dtype), layer, padded=padded, **spec)
 
 
 def compare(calls, measure, rows=slice(None), budget=BUDGET[torch.float64]):
