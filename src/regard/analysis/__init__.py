@@ -9,25 +9,36 @@ from regard.analysis.complexity import (
     least_within,
     predicted,
 )
+from regard.analysis.eviction import eviction
 from regard.analysis.gradients import gradient_norms
 from regard.analysis.jacobian import by_distance, jacobian_norms
+from regard.analysis.redundancy import Redundancy, distances, redundancy
 from regard.analysis.roles import ROLES, roles
 from regard.analysis.scaling import Softmax, softmax_by_width, softmax_gradient
+from regard.analysis.sparse_plan import SparseHead, SparsePlan
+from regard.analysis.sparsify import sparsify
 
 __all__ = [
     "MECHANISMS",
     "ROLES",
     "Cost",
     "Exponent",
+    "Redundancy",
     "Setting",
     "Softmax",
+    "SparseHead",
+    "SparsePlan",
     "by_distance",
+    "distances",
+    "eviction",
     "exponent",
     "gradient_norms",
     "jacobian_norms",
     "least_within",
     "predicted",
+    "redundancy",
     "roles",
     "softmax_by_width",
     "softmax_gradient",
+    "sparsify",
 ]

@@ -14,6 +14,7 @@ from regard.draw.history import history, strip
 from regard.draw.image_words import overlay
 from regard.draw.output_norms import strength
 from regard.draw.positions import positions
+from regard.draw.redundancy import redundancy
 from regard.draw.roles import roles
 from regard.draw.sentences import passage
 from regard.draw.series import Panel, series
@@ -29,6 +30,7 @@ __all__ = [
     "overlay",
     "passage",
     "positions",
+    "redundancy",
     "roles",
     "series",
     "strength",
