@@ -99,9 +99,9 @@ def test_kinds_and_layers_stay_apart():
     cross = Record([replace(first[0], kind="cross")])
     heads = Profile.of([first, second, cross]).heads
     assert list(zip(heads["layer"], heads["kind"], strict=True))[::6] == [
+        ("a", "cross"),
         ("a", "self"),
         ("b", "self"),
-        ("a", "cross"),
     ]
     assert (heads["records"] == 1).all()
 

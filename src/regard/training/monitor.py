@@ -5,13 +5,11 @@ Knows how to look without disturbing, and when; what was seen is a `History`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from regard.checks.arguments import check_fields
@@ -19,6 +17,7 @@ from regard.errors import ArgumentError
 from regard.record.history import History
 from regard.statistics.table import Choice, wanted
 from regard.watch import watch
+from regard.watch.undisturbed import undisturbed
 
 STATISTICS = (
     "entropy",
@@ -82,7 +81,7 @@ class Monitor:
         Raises:
             WatchError: an attention call that cannot be read; names the module and the way out.
         """
-        with _undisturbed(model) as device:
+        with undisturbed(model) as device:
             # The batch was made before Trainer moved the model.
             inputs = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in self.inputs.items()}
             with watch(model, layers=self.layers, statistics=self.recorded, map=self.cells or None) as record:
@@ -97,23 +96,6 @@ class Monitor:
             return frozenset(steps)
         last = len(steps) - 1
         return frozenset(steps[round(i * last / (self.pictures - 1))] for i in range(self.pictures))
-
-
-@contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[torch.device]:
-    """Evaluation without gradients; on exit each module's mode and every random state are what they were."""
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    modes = {module: module.training for module in model.modules()}
-    devices = [device] if device.type == "cuda" else []
-    # A look draws no dropout, but layers of others may draw; the run must go on with the random numbers it would have.
-    with torch.random.fork_rng(devices), torch.no_grad():
-        model.eval()
-        try:
-            yield device
-        finally:
-            # Not `model.train()`: parts may have been in evaluation mode, as frozen ones are.
-            for module, mode in modes.items():
-                module.training = mode
 
 
 class MonitorCallback:
