@@ -28,9 +28,7 @@ POWERS = "A bin reaches from its number to the next one."
 
 
 @checked
-def histograms(
-    profile: Profile, statistic: str = "entropy_fraction", *, title: str | None = None
-) -> Figure:
+def histograms(profile: Profile, statistic: str = "entropy_fraction", *, title: str | None = None) -> Figure:
     """Draw how the queries of every head spread over bins of a statistic: a panel per layer, a row of color per head.
 
     Args:
@@ -83,7 +81,9 @@ def by_distance(profile: Profile, *, title: str | None = None) -> Figure:
         "Each row is a head, and its colors add up to all of its attention. A bin reaches from its number to the next "
         "one away from 0; keys after the query have negative distances."
     )
-    return _rows(rows, numbers, "position of the query − position of the key", "share of attention", (title, note))
+    return _rows(
+        rows, numbers, "position of the query − position of the key", "share of attention", (title, note)
+    )
 
 
 @checked

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: `report(record)` of one forward pass, `profile(profile)` of many, `history(history)` of a training."""
+"""Self-contained HTML pages: of one forward pass (`report`), of many (`profile`), of a training (`history`)."""
 
 from regard.page.history import Part, histories, history
 from regard.page.profile import profile

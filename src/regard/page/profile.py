@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # The columns of the table, as far as they are there, and so many groups beside them.
-COLUMNS = ("entropy_fraction", "max_weight", "distance", "first", "self_mass", "previous", "local", "received_share")
+COLUMNS = (
+    "entropy_fraction",
+    "max_weight",
+    "distance",
+    "first",
+    "self_mass",
+    "previous",
+    "local",
+    "received_share",
+)
 # Heads of the table, and failures that are listed; the files have all of them.
 MOST_HEADS, MOST_FAILURES = 1024, 50
 
@@ -128,9 +137,7 @@ def _facts(profile: Profile) -> list[tuple[str, str]]:
 
 
 def _hint(confidence: float) -> str:
-    return (
-        f"Means over texts, each of which counts once, and below them the interval of {100 * confidence:g} % confidence."
-    )
+    return f"Means over texts, each of which counts once, and below them the interval of {100 * confidence:g} % confidence."
 
 
 def _table(profile: Profile, confidence: float) -> str:
@@ -148,7 +155,9 @@ def _table(profile: Profile, confidence: float) -> str:
     lines = []
     names = short_names([name for name, _ in profile.layers], [kind for _, kind in profile.layers])
     short = dict(zip(profile.layers, names, strict=True))
-    rows = intervals.set_index(["layer", "kind", "head", "statistic"])[["mean", "low", "high"]].to_dict("index")
+    rows = intervals.set_index(["layer", "kind", "head", "statistic"])[["mean", "low", "high"]].to_dict(
+        "index"
+    )
     for (name, kind), layer in profile.layers.items():
         for head in range(len(layer.queries)):
             cells = "".join(f"<td>{_cell(rows.get((name, kind, head, each)))}</td>" for each in columns)
@@ -186,4 +195,7 @@ def _failures(profile: Profile) -> tuple[str, str]:
     if len(profile.failures) > MOST_FAILURES:
         hint += f"; the first {MOST_FAILURES} are listed"
     head = "<thead><tr><th>text</th><th>error</th><th>what it says</th></tr></thead>"
-    return f"{hint}.", f'<div class="scroll"><table class="numbers">{head}<tbody>{lines}</tbody></table></div>'
+    return (
+        f"{hint}.",
+        f'<div class="scroll"><table class="numbers">{head}<tbody>{lines}</tbody></table></div>',
+    )

@@ -69,7 +69,9 @@ class Ledger:
             ledger.check(settings)
             return ledger
         try:
-            taken = folder.exists() and any(files.UNFINISHED.fullmatch(p.name) is None for p in folder.iterdir())
+            taken = folder.exists() and any(
+                files.UNFINISHED.fullmatch(p.name) is None for p in folder.iterdir()
+            )
         except OSError as error:
             raise RecordError(f"{folder}: a ledger must be a folder: {error.strerror or error}") from error
         if taken:

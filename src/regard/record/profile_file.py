@@ -130,9 +130,7 @@ def _layer(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> Lay
     shapes = {name: (len(names), heads) for name in ("counts", "texts")}
     shapes |= {name: (len(names), heads, *wide) for name in ("totals", "means", "squares")}
     prefix = f"{index}.pieces."
-    pieces = {
-        name: tensors.pop(f"{prefix}{name}") for name in PIECES if f"{prefix}{name}" in tensors
-    }
+    pieces = {name: tensors.pop(f"{prefix}{name}") for name in PIECES if f"{prefix}{name}" in tensors}
     grid, short = (heads, bins.CELLS), (len(SHORT) + 1,)
     shapes |= {
         "queries": (heads,),

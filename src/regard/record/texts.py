@@ -86,7 +86,9 @@ def pieces(call: Call) -> dict[str, Tensor]:
         if call.distance is not None:
             distance = call.distance.detach().cpu()
             which = valid & distance.isfinite()
-            found["distance"] = bins.counted(bins.power_bin(torch.where(which, distance, 0.0)), which, bins.POWERS)
+            found["distance"] = bins.counted(
+                bins.power_bin(torch.where(which, distance, 0.0)), which, bins.POWERS
+            )
     spans = _key_spans(call)
     if call.received is not None:
         found |= _received(call.received.detach().cpu(), spans)

@@ -77,7 +77,11 @@ def batches_of(given: Iterable[Any], batch_size: int, *, texts: bool) -> Iterato
 def _wanted(texts: bool, number: int = 2) -> str:
     if texts:
         return "texts" if number > 1 else "a text"
-    return "keyword arguments of the model, in dicts" if number > 1 else "keyword arguments of the model in a dict"
+    return (
+        "keyword arguments of the model, in dicts"
+        if number > 1
+        else "keyword arguments of the model in a dict"
+    )
 
 
 def _of_texts(texts: Sequence[str]) -> Batch:

@@ -99,7 +99,7 @@ def survey(
     Example:
         >>> import regard as rg
         >>> layer = rg.nn.MultiHeadAttention(16, 2)
-        >>> profile = rg.survey(layer, ({"query": torch.randn(1, length, 16)} for length in (5, 8, 13)))
+        >>> profile = rg.survey(layer, ({"x": torch.randn(1, length, 16)} for length in (5, 8, 13)))
         >>> profile
         Profile of 3 records, 1 layers
     """
@@ -157,7 +157,9 @@ def survey(
         profile = ledger.profile()
     if not profile.texts:
         first = profile.failures[0]
-        raise WatchError(f"none of {done} texts could be read; text {first.number}: {first.type}: {first.message}")
+        raise WatchError(
+            f"none of {done} texts could be read; text {first.number}: {first.type}: {first.message}"
+        )
     return profile
 
 
@@ -196,7 +198,9 @@ class _Reader:
                 return profile
             message = str(error)[:MESSAGE]
             numbers = range(first, first + batch.rows)
-            return Profile(failures=tuple(Failure(number, type(error).__name__, message) for number in numbers))
+            return Profile(
+                failures=tuple(Failure(number, type(error).__name__, message) for number in numbers)
+            )
 
     def _read(self, batch: Batch) -> Profile:
         cut = 0
