@@ -1,4 +1,4 @@
-"""`regard survey`: watch a model on many texts, print a table of its heads, write a page and a table for other tools."""
+"""`regard survey`: watch a model on many texts, print a table of its heads, write a page and a Parquet table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from regard import embedded, files
 from regard.cli import models
 from regard.cli.look import COLUMNS, LINES, write
 from regard.cli.texts import Texts
-from regard.errors import ArgumentError, ModelError, require
+from regard.errors import ArgumentError, ModelError
 from regard.record import Profile
 from regard.record.layers import short_names
 from regard.statistics.table import SHARES, TABLE
@@ -119,7 +119,7 @@ def survey(
 
 
 def _tokenizer(reader: models.Reader, tokens: int) -> Callable[..., Any]:
-    """The model's tokenizer; for an encoder–decoder a function that also writes a reply, so that its decoder is seen."""
+    """The model's tokenizer; for an encoder–decoder a function that writes a reply too, so that its decoder is seen."""
     if not reader.answers:
         tokenizer: Callable[..., Any] = reader.tokenizer
         return tokenizer

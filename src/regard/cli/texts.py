@@ -1,4 +1,4 @@
-"""The texts that `regard survey` reads, one after the other: lines or paragraphs of a file, files of a folder, a column.
+"""The texts that `regard survey` reads: lines or paragraphs of a file, files of a folder, a column of a Parquet file.
 
 Knows files; it does not know what is done with a text. No more than one text is in memory.
 """
@@ -96,7 +96,8 @@ class Texts:
                     column = strings[0]
             if column not in strings:
                 raise ArgumentError(
-                    f"--column must be a column of strings of {str(path)!r}, got {column!r}; {close_to(column, strings)}"
+                    f"--column must be a column of strings of {str(path)!r}, got {column!r}; "
+                    f"{close_to(column, strings)}"
                 )
             if not file.metadata.num_rows:
                 raise ArgumentError(f"--texts must hold at least one text, and {str(path)!r} has no row")

@@ -74,7 +74,7 @@ def by_distance(profile: Profile, *, title: str | None = None) -> Figure:
         later = share[:, half + 1 : half + after][:, ::-1]
         rows[key] = np.concatenate((later, share[:, :before]), 1)
     powers = [0, *(1 << place for place in range(half))]
-    numbers = [*(-power for power in powers[1:after][::-1]), *powers[:before]]
+    numbers: list[float] = [*(-power for power in powers[1:after][::-1]), *powers[:before]]
     if title is None:
         title = "attention by distance"
     note = (

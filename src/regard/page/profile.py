@@ -38,10 +38,10 @@ MOST_HEADS, MOST_FAILURES = 1024, 50
 
 @checked
 def profile(profile: Profile, *, title: str, confidence: float = 0.95) -> str:
-    """One self-contained HTML page that tells what every head does over many texts. It loads nothing and needs no script.
+    """One self-contained HTML page that tells what every head does over many texts.
 
-    It holds the means of the heads with their intervals, histograms, mass by distance, maps on relative position, and
-    the texts that could not be read.
+    It loads nothing and needs no script. It holds the means of the heads with their intervals, histograms, mass by
+    distance, maps on relative position, and the texts that could not be read.
 
     Args:
         profile: as `regard.survey` gave it.
@@ -71,7 +71,7 @@ def profile(profile: Profile, *, title: str, confidence: float = 0.95) -> str:
     heads = sum(len(layer.queries) for layer in profile.layers.values())
     parts = {
         "title": text(title),
-        "lede": f"What {count(heads, 'attention head')} did in <b>{count(profile.texts, 'text')}</b>, one after the other.",
+        "lede": f"What {count(heads, 'attention head')} did in <b>{count(profile.texts, 'text')}</b>.",
         "facts": pairs(_facts(profile)),
         "panels": shown,
     }
@@ -137,7 +137,8 @@ def _facts(profile: Profile) -> list[tuple[str, str]]:
 
 
 def _hint(confidence: float) -> str:
-    return f"Means over texts, each of which counts once, and below them the interval of {100 * confidence:g} % confidence."
+    interval = f"the interval of {100 * confidence:g} % confidence"
+    return f"Means over texts, each of which counts once, and below them {interval}."
 
 
 def _table(profile: Profile, confidence: float) -> str:
@@ -159,9 +160,9 @@ def _table(profile: Profile, confidence: float) -> str:
         "index"
     )
     for (name, kind), layer in profile.layers.items():
-        for head in range(len(layer.queries)):
-            cells = "".join(f"<td>{_cell(rows.get((name, kind, head, each)))}</td>" for each in columns)
-            lines.append(f"<tr><td>{text(short[name, kind])}</td><td>{head}</td>{cells}</tr>")
+        for number in range(len(layer.queries)):
+            cells = "".join(f"<td>{_cell(rows.get((name, kind, number, each)))}</td>" for each in columns)
+            lines.append(f"<tr><td>{text(short[name, kind])}</td><td>{number}</td>{cells}</tr>")
     more = ""
     if len(lines) > MOST_HEADS:
         more = f'<p class="hint">The first {MOST_HEADS} of {count(len(lines), "head")}.</p>'

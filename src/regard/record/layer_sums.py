@@ -100,7 +100,7 @@ class Layer:
         )
 
     def mean(self, name: str) -> Tensor:
-        """`(heads,)`, float64: mean of one statistic over all queries; NaN where it was not kept, 0 where none counted."""
+        """`(heads,)`, float64: the mean of a statistic over its queries; NaN where it was not kept, 0 for no query."""
         if name not in self.names:
             return torch.full((len(self.queries),), torch.nan, dtype=torch.float64)
         place = self.names.index(name)

@@ -64,7 +64,8 @@ class Ledger:
             ledger = cls.open(folder)
             if not resume:
                 raise RecordError(
-                    f"{folder}: has the ledger of a survey already: go on with it by resume=True, or choose another folder"
+                    f"{folder}: has the ledger of a survey already: go on with it by resume=True, or choose another "
+                    "folder"
                 )
             ledger.check(settings)
             return ledger

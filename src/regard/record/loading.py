@@ -13,9 +13,9 @@ from regard.record.ledger import LEDGER, Ledger
 from regard.record.profile import Profile
 from regard.record.record import Record
 
-# How many bytes of a safetensors file say its format: the header has its metadata first.
-START = 4096
-FORMATS = {b"regard-profile": Profile, b"regard-history": History}
+# How many bytes of a safetensors file say what it is: its header begins with the name of what is in its metadata.
+START = 64
+FORMATS: dict[bytes, Any] = {b'"__metadata__":{"profile":': Profile, b'"__metadata__":{"history":': History}
 
 
 def load(path: str | PathLike[str]) -> Any:

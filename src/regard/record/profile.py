@@ -12,6 +12,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
 from regard.checks.arguments import number
 from regard.errors import require
 from regard.record import binned, profile_file
@@ -90,7 +91,7 @@ class Profile:
         Raises:
             MissingPackageError: pandas is not installed.
         """
-        names = names_of(dict.fromkeys(layer.names) for layer in self.layers.values())
+        names = names_of(layer.names for layer in self.layers.values())
         parts = [
             identity(name, kind, len(layer.queries), records=layer.records, queries=layer.queries.numpy())
             | {statistic: layer.mean(statistic).numpy() for statistic in names}
@@ -119,7 +120,7 @@ class Profile:
         parts = []
         for (name, kind), layer in self.layers.items():
             heads = len(layer.queries)
-            order = [s for s in names_of([dict.fromkeys(layer.names)]) if s in layer.names]
+            order = [s for s in names_of([layer.names]) if s in layer.names]
             for statistic in order:
                 place = layer.names.index(statistic)
                 count = layer.texts[place].numpy()
@@ -138,10 +139,10 @@ class Profile:
         return frame(parts, empty | nothing).astype({"statistic": "str"})
 
     def histogram(self, statistic: str) -> DataFrame:
-        """How queries spread over bins of a statistic: one row per layer, kind, head and bin that is not empty.
+        """How queries spread over bins of a statistic: one row per layer, kind, head and bin.
 
-        Columns: `layer`, `kind`, `head`, `low` and `high` (the bin holds low ≤ value < high), `queries`, `share` (of the
-        head's queries).
+        Columns: `layer`, `kind`, `head`, `low` and `high` (the bin holds low ≤ value < high), `queries`, `share` (of
+        the head's queries).
 
         Args:
             statistic: "entropy_fraction", in 20 equal bins whose last one holds 1 too, or "distance", the mean distance

@@ -127,7 +127,7 @@ def _layer(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> Lay
     queries = tensors.pop(f"{index}.queries")
     sums = {name: tensors.pop(f"{index}.{name}") for name in SUMS}
     heads, wide = len(queries), (len(DIGITS) + 1,)
-    shapes = {name: (len(names), heads) for name in ("counts", "texts")}
+    shapes: dict[str, tuple[int, ...]] = {name: (len(names), heads) for name in ("counts", "texts")}
     shapes |= {name: (len(names), heads, *wide) for name in ("totals", "means", "squares")}
     prefix = f"{index}.pieces."
     pieces = {name: tensors.pop(f"{prefix}{name}") for name in PIECES if f"{prefix}{name}" in tensors}
@@ -149,9 +149,8 @@ def _layer(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> Lay
             raise ValueError(
                 f"{name} must be {shapes[name]} of {kind}, got {tuple(tensor.shape)} of {tensor.dtype}"
             )
-    numbers = {name: entry[name] for name in ("records", "place")}
-    if not all(type(value) is int for value in numbers.values()):
+    records, place = entry["records"], entry["place"]
+    if type(records) is not int or type(place) is not int:
         raise ValueError("records and place must be integers")
-    return Layer(
-        queries=queries, parameters=entry["parameters"], names=names, pieces=pieces, **sums, **numbers
-    )
+    known: dict[str, Any] = {"parameters": entry["parameters"], "names": names, "pieces": pieces, **sums}
+    return Layer(queries=queries, records=records, place=place, **known)

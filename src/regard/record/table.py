@@ -104,7 +104,7 @@ def means(summed: Sums, names: Iterable[str], heads: int) -> dict[str, np.ndarra
     return {name: (total / weight.clamp(min=1)).numpy() for name, (total, weight) in pairs.items()}
 
 
-def names_of(several: Iterable[Sums]) -> list[str]:
+def names_of(several: Iterable[Iterable[str]]) -> list[str]:
     """The statistics of a table in order: the rows of `regard.statistics.TABLE`, groups, shares."""
     groups = {name: None for summed in several for name in summed if name.startswith("group.")}
     return [*ROWS, *groups, *SHARES]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checks.arguments import flag, module, shown, whole
+from regard.checks.arguments import flag, listed, module, shown, whole
 from regard.errors import ArgumentError, RecordError, WatchError
 from regard.record.ledger import Ledger
 from regard.record.profile import Failure, Profile
@@ -78,8 +78,8 @@ def survey(
         model: any module that `watch` can see.
         batches: an iterable of the model's keyword arguments, in dicts; with a tokenizer, of texts.
         tokenizer: one of transformers, or a function from a list of texts to the model's keyword arguments.
-        statistics: what to keep, as for `observe`, or a function from a batch's keyword arguments to that, for groups of
-            keys that differ from text to text. None: all of rows that have a mean, and what keys receive.
+        statistics: what to keep, as for `observe`, or a function from a batch's keyword arguments to that, for groups
+            of keys that differ from text to text. None: all of rows that have a mean, and what keys receive.
         layers: which modules to watch, as for `watch`.
         folder: of the ledger; None: none is kept.
         resume: go on with the ledger that is in the folder; False: it is an error that there is one.
@@ -112,14 +112,16 @@ def survey(
     if statistics is None:
         asked = STATISTICS
     elif not isinstance(statistics, str | Choice) and not callable(statistics):
-        asked = tuple(statistics)
+        asked = tuple(listed("statistics", statistics, lambda _, item: item))
     if not callable(asked):
         wanted(asked)
     for name, function in (("tokenizer", tokenizer), ("progress", progress)):
         if function is not None and not callable(function):
             raise ArgumentError(f"{name} must be a function, got {shown(function)}")
     if layers is not None and not isinstance(layers, str | int):
-        layers = tuple(layers)
+        layers = tuple(listed("layers", layers, lambda _, item: item))
+    if folder is not None and not isinstance(folder, str | PathLike):
+        raise ArgumentError(f"folder must be a string or a path, got {shown(folder)}")
     reader = _Reader(model, tokenizer, asked, layers, map, tokens)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     processes = Processes.here(cpu=device.type == "cpu")
