@@ -154,6 +154,11 @@ TABLE: dict[str, dict[str, Valid]] = {
             "model": nn.Identity(), "tokens": None, "source_tokens": None, "padding": None, "source_padding": None,
             "layers": None, "keep": "statistics", "statistics": None, "map": 4, "top": 1, "fused": False,
         }),
+        "survey": Valid({
+            "model": rg.nn.MultiHeadAttention(8, 2), "batches": [{"x": torch.ones(1, 3, 8)}], "tokenizer": None,
+            "statistics": None, "layers": None, "folder": None, "resume": True, "tokens": 9, "batch_size": 1, "map": 4,
+            "shard": 2, "progress": None,
+        }),
     },
     "regard.statistics": {
         "first": Valid({"count": 2}, observed),
@@ -282,11 +287,15 @@ LEFT_OUT = {
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
     "regard.analysis": {"Cost": "a result", "Exponent": "a result", "Softmax": "a result", "roles": "of a history"},
-    "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history"),
-    "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history"),
+    "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")
+    | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile"),
+    "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history") | {"profile": "of a profile"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training"},
 }  # fmt: skip
-OWN_CODE = {("errors_by_rank", "approximate"): ("function", "type", "module")}  # whose errors are its own
+OWN_CODE = {
+    ("errors_by_rank", "approximate"): ("function", "type", "module"),
+    ("survey", "progress"): ("function", "type", "module"),
+}  # whose errors are its own
 CALLS = [
     pytest.param(package, name, argument, id=f"{package}.{name}-{argument}")
     for package, calls in TABLE.items()

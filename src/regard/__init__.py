@@ -25,6 +25,7 @@ from regard.masks import (
 )
 from regard.record import load
 from regard.spec import alibi, relative
+from regard.survey import survey
 from regard.watch import watch
 
 __all__ = [
@@ -42,6 +43,7 @@ __all__ = [
     "random_blocks",
     "relative",
     "strided",
+    "survey",
     "global_tokens",
     "watch",
     "weights",

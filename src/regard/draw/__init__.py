@@ -14,6 +14,7 @@ from regard.draw.history import history, strip
 from regard.draw.image_words import overlay
 from regard.draw.output_norms import strength
 from regard.draw.positions import positions
+from regard.draw.profiles import by_distance, histograms, relative_maps
 from regard.draw.redundancy import redundancy
 from regard.draw.roles import roles
 from regard.draw.sentences import passage
@@ -22,14 +23,17 @@ from regard.draw.temperatures import temperatures
 
 __all__ = [
     "Panel",
+    "by_distance",
     "entropy",
     "flow",
     "heads",
     "heatmap",
+    "histograms",
     "history",
     "overlay",
     "passage",
     "positions",
+    "relative_maps",
     "redundancy",
     "roles",
     "series",

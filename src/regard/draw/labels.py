@@ -127,7 +127,7 @@ def of_positions(first: int, last: int, pitch: float, *, across: bool = True) ->
     )
 
 
-def of_numbers(numbers: Sequence[int], pitch: float) -> Labels:
+def of_numbers(numbers: Sequence[float], pitch: float) -> Labels:
     """Lay out what stands at the places 0, 1 … along a horizontal axis, or every second, third … of it.
 
     None reaches far beyond the ends of the axis, where another one may begin.

@@ -28,7 +28,7 @@ def panels(
     beside: tuple[float, float],
     title: str,
     note: str,
-    numbers: Sequence[int] | None = None,
+    numbers: Sequence[float] | None = None,
 ) -> tuple[Figure, list[Axes], float]:
     """Empty panels, one per title.
 

@@ -1,6 +1,7 @@
-"""Self-contained HTML pages: `report(record)` of one forward pass, `history(history)` of a training."""
+"""Self-contained HTML pages: of one forward pass (`report`), of many (`profile`), of a training (`history`)."""
 
 from regard.page.history import Part, histories, history
+from regard.page.profile import profile
 from regard.page.report import report
 
-__all__ = ["Part", "history", "histories", "report"]
+__all__ = ["Part", "history", "histories", "profile", "report"]

@@ -2,7 +2,8 @@
 
 from regard.record.call import Call
 from regard.record.history import History
+from regard.record.loading import load
 from regard.record.profile import Profile
-from regard.record.record import Record, load
+from regard.record.record import Record
 
 __all__ = ["Call", "History", "Profile", "Record", "load"]

@@ -20,9 +20,9 @@ from regard.errors import ArgumentError, RecordError
 from regard.files import sealing
 from regard.record.call import Call
 from regard.record.layers import matching
-from regard.record.profile import Profile
 from regard.record.record import Record
-from regard.record.table import frame, identity, means, names_of
+from regard.record.table import Sums, added, frame, identity, means, names_of
+from regard.record.table import sums as table_sums
 from regard.statistics.observation import check_index, close_to
 
 if TYPE_CHECKING:
@@ -85,14 +85,15 @@ class History:
         Where one layer was called several times, its values are means over all calls, and its map is the first's.
         `picture` keeps the maps, if the record has them.
         """
-        seen = Profile().add(record).layers
         firsts: dict[tuple[str, str], Call] = {}
+        sums: dict[tuple[str, str], Sums] = {}
         for call in record:
-            firsts.setdefault((call.layer, call.kind), call)
-        sums = {key: layer.sums for key, layer in seen.items()}
+            key = call.layer, call.kind
+            firsts.setdefault(key, call)
+            sums[key] = added(sums.get(key, {}), table_sums(call))
         there = set().union(*sums.values())
         names = [name for name in names_of(sums.values()) if name in there and name not in UNKEPT]
-        heads = {key: len(layer.queries) for key, layer in seen.items()}
+        heads = {key: call.sizes.heads for key, call in firsts.items()}
         columns = [means(sums[key], names, heads[key]) for key in sums]
         values = [np.concatenate([column[name] for column in columns] or [np.empty(0)]) for name in names]
         mapped = [call for call in firsts.values() if call.map is not None]
@@ -102,7 +103,7 @@ class History:
         return cls(
             layers=tuple(_layer(*key, heads[key], firsts[key]) for key in sums),
             statistics=tuple(names),
-            parameters={name: value for layer in seen.values() for name, value in layer.parameters.items()},
+            parameters={name: value for call in firsts.values() for name, value in call.parameters.items()},
             steps=(step,),
             values=torch.from_numpy(np.array(values)).float().reshape(1, len(names), sum(heads.values())),
             pictured=pictured,

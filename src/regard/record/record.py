@@ -113,31 +113,31 @@ class Record:
         body["unseen"] = self.unseen
         folder.write(Path(path), body | {"calls": entries}, tensors, self.heads)
 
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Record:
+        """Read a record that `save` wrote.
 
-def load(path: str | PathLike[str]) -> Record:
-    """Read a record that `Record.save` wrote.
-
-    Raises:
-        RecordError: no record, or one that is damaged, too new or hostile; says which file and why.
-        ArgumentError: no path.
-    """
-    if not isinstance(path, str | PathLike):
-        raise ArgumentError(f"path must be a string or a path, got {shown(path)}")
-    body, tensors = folder.read(Path(path))
-    of_calls: dict[str, dict[str, Tensor]] = {}
-    for name, tensor in tensors.items():
-        index, _, rest = name.partition(".")
-        of_calls.setdefault(index, {})[rest] = tensor
-    try:
-        entries = serialize.entries(body)
-        calls = [
-            Call(**serialize.unpack(e, of_calls.pop(str(i), {}), f"calls[{i}]"))
-            for i, e in enumerate(entries)
-        ]
-        # What nobody reads may hide anything.
-        if of_calls:
-            raise RecordError(f"tensors of calls that it does not list: {', '.join(sorted(of_calls))}")
-    # The same fault with the file's name before it.
-    except RecordError as error:
-        raise RecordError(f"{Path(path) / folder.RECORD}: {error}") from None
-    return Record(calls, body["tokens"], body["source_tokens"], body["info"], body["unseen"])
+        Raises:
+            RecordError: no record, or one that is damaged, too new or hostile; says which file and why.
+            ArgumentError: no path.
+        """
+        if not isinstance(path, str | PathLike):
+            raise ArgumentError(f"path must be a string or a path, got {shown(path)}")
+        body, tensors = folder.read(Path(path))
+        of_calls: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in tensors.items():
+            index, _, rest = name.partition(".")
+            of_calls.setdefault(index, {})[rest] = tensor
+        try:
+            entries = serialize.entries(body)
+            calls = [
+                Call(**serialize.unpack(e, of_calls.pop(str(i), {}), f"calls[{i}]"))
+                for i, e in enumerate(entries)
+            ]
+            # What nobody reads may hide anything.
+            if of_calls:
+                raise RecordError(f"tensors of calls that it does not list: {', '.join(sorted(of_calls))}")
+        # The same fault with the file's name before it.
+        except RecordError as error:
+            raise RecordError(f"{Path(path) / folder.RECORD}: {error}") from None
+        return cls(calls, body["tokens"], body["source_tokens"], body["info"], body["unseen"])

@@ -34,32 +34,66 @@ def sums(call: Call) -> Sums:
     Raises:
         RecordError: row statistics were kept, but not which queries are valid.
     """
-    result: Sums = {}
     names, valid = call.row_names(), torch.empty(0)
     if names:
         valid = call.valid().cpu()
+    result = {name: _sum(*pair) for name, pair in row_pairs(call, names, valid).items()}
+    share = share_pair(call)
+    if share is not None:
+        result["received_share"] = _sum(*share)
+    return result
+
+
+def row_pairs(call: Call, names: Iterable[str], valid: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """The row statistics of a call, those named and the entropy fraction: values, and which queries count.
+
+    Returns:
+        Name → two tensors `(batch, heads, queries)`, on the CPU. Groups are named `group.<name>`.
+    """
+    pairs = {}
     for name in names:
         # A group may be called like a statistic.
         column = name
         if name not in ROWS:
             column = f"group.{name}"
-        result[column] = _sum(call.rows(name), valid)
-    if call.entropy is not None and call.allowed is not None:
-        # ln 1 = 0: a query with one choice has no fraction. A learned sink is a choice more.
-        choices = call.allowed.cpu() + int(bool(call.parameters.get("sink_logit", False)))
-        fraction = call.entropy.detach().cpu() / choices.log()
-        result["entropy_fraction"] = _sum(fraction, valid & (choices > 1))
-    if call.received is not None:
-        total = call.received.sum(-1, keepdim=True)
-        # One more key, as there may be none, of which no largest can be taken.
-        share = pad(call.received / total, (0, 1)).amax(-1, keepdim=True)
-        result["received_share"] = _sum(share, total.cpu() > 0)
-    return result
+        pairs[column] = call.rows(name).detach().cpu(), valid
+    fraction = fractions(call, valid)
+    if fraction is not None:
+        pairs["entropy_fraction"] = fraction
+    return pairs
+
+
+def fractions(call: Call, valid: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Entropy as a part of its largest value, and which queries count; None where it is not known."""
+    if call.entropy is None or call.allowed is None:
+        return None
+    # ln 1 = 0: a query with one choice has no fraction. A learned sink is a choice more.
+    choices = call.allowed.cpu() + int(bool(call.parameters.get("sink_logit", False)))
+    return call.entropy.detach().cpu() / choices.log(), valid & (choices > 1)
+
+
+def share_pair(call: Call) -> tuple[Tensor, Tensor] | None:
+    """The largest share of received mass, and whether there is one, `(batch, heads, 1)`; None where it is not known."""
+    if call.received is None:
+        return None
+    total = call.received.sum(-1, keepdim=True)
+    # One more key, as there may be none, of which no largest can be taken.
+    share = pad(call.received / total, (0, 1)).amax(-1, keepdim=True)
+    return share.detach().cpu(), total.cpu() > 0
+
+
+def added(one: Sums, other: Sums) -> Sums:
+    """The sums of both."""
+    both = one | other
+    for name in one.keys() & other.keys():
+        (a, n), (b, m) = one[name], other[name]
+        both[name] = a + b, n + m
+    return both
 
 
 def _sum(values: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
     # In float64: sums over a million rows of float32 lose what a mean of many records needs.
-    total = torch.where(valid, values.detach().cpu().double(), 0.0).sum((0, 2))
+    total = torch.where(valid, values.double(), 0.0).sum((0, 2))
     return total, valid.sum((0, 2)).double()
 
 
@@ -70,7 +104,7 @@ def means(summed: Sums, names: Iterable[str], heads: int) -> dict[str, np.ndarra
     return {name: (total / weight.clamp(min=1)).numpy() for name, (total, weight) in pairs.items()}
 
 
-def names_of(several: Iterable[Sums]) -> list[str]:
+def names_of(several: Iterable[Iterable[str]]) -> list[str]:
     """The statistics of a table in order: the rows of `regard.statistics.TABLE`, groups, shares."""
     groups = {name: None for summed in several for name in summed if name.startswith("group.")}
     return [*ROWS, *groups, *SHARES]

@@ -5,16 +5,15 @@ Knows how to look without disturbing; what is looked at, and when, is the monito
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from regard.record import Record
 from regard.statistics.table import Choice
 from regard.watch import watch
+from regard.watch.undisturbed import undisturbed
 
 
 def batch_record(
@@ -30,26 +29,9 @@ def batch_record(
     Raises:
         WatchError: an attention call that cannot be read; names the module and the way out.
     """
-    with _undisturbed(model) as device:
+    with undisturbed(model) as device:
         # The batch was put together before Trainer moved the model.
         moved = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in inputs.items()}
         with watch(model, layers=layers, statistics=statistics, map=cells or None) as record:
             model(**moved)
     return record
-
-
-@contextmanager
-def _undisturbed(model: nn.Module) -> Iterator[torch.device]:
-    """Evaluation without gradients; on exit each module's mode and every random state are what they were."""
-    device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-    modes = {module: module.training for module in model.modules()}
-    devices = [device] if device.type == "cuda" else []
-    # A look draws no dropout, but layers of others may draw; the run must go on with the random numbers it would have.
-    with torch.random.fork_rng(devices), torch.no_grad():
-        model.eval()
-        try:
-            yield device
-        finally:
-            # Not `model.train()`: parts may have been in evaluation mode, as frozen ones are.
-            for module, mode in modes.items():
-                module.training = mode

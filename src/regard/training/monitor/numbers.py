@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, distributed
 
 from regard.errors import TrainingError
-from regard.record import Call, Profile, Record
+from regard.record import Call, Record
 from regard.record.history import History, Layer
-from regard.record.table import means, names_of
+from regard.record.table import Sums, added, means, names_of, sums
 
 Key = tuple[str, str]
 NEEDED = ("entropy", "max_weight", "lse", "allowed")
@@ -29,23 +29,22 @@ class Numbers:
     """What was seen of each head.
 
     Attributes:
-        profile: sums and weights of all statistics.
+        sums: by layer and kind, sums and weights of all statistics, `(heads,)` each.
+        parameters: by layer and kind, what the statistics were told.
         largest: by layer and kind `(heads,)`, float64: the largest score of any query, −inf where it is not known.
     """
 
-    profile: Profile = field(default_factory=Profile)
+    sums: dict[Key, Sums] = field(default_factory=dict)
+    parameters: dict[Key, dict[str, int | float | bool]] = field(default_factory=dict)
     largest: dict[Key, Tensor] = field(default_factory=dict)
 
     def add(self, record: Record) -> None:
         """Take in one forward pass."""
-        seen, layers = Profile().add(record), {}
-        for key, layer in seen.layers.items():
-            calls = [call for call in record if (call.layer, call.kind) == key]
-            faults, queries = (torch.stack(parts).sum(0) for parts in zip(*map(_faults, calls), strict=True))
-            layers[key] = replace(layer, sums=layer.sums | {NONFINITE: (faults, queries)})
-            highest = torch.stack([_largest(call) for call in calls]).amax(0)
+        for call in record:
+            key, highest = (call.layer, call.kind), _largest(call)
+            self.sums[key] = added(self.sums.get(key, {}), sums(call) | {NONFINITE: _faults(call)})
+            self.parameters[key] = call.parameters
             self.largest[key] = torch.maximum(self.largest.get(key, highest), highest)
-        self.profile = self.profile.merge(Profile(layers, seen.records))
 
     def reduced(self, device: torch.device) -> Numbers:
         """The numbers of all processes together, the same in each; those of this one where there is no other.
@@ -67,60 +66,51 @@ class Numbers:
             raise TrainingError(
                 "processes that train one model must run the same layers in a step, and do not"
             )
-        added, highest = table.sum(0), table.amax(0)
-        return self._from(added[1:], highest[1:])
+        return self._from(table.sum(0)[1:], table.amax(0)[1:])
 
     def _parts(self) -> Iterator[Tensor]:
         """All numbers in one order: which layers they are about, then of each its sums and its largest scores."""
-        names = repr([(key, sorted(layer.sums)) for key, layer in self.profile.layers.items()])
+        names = repr([(key, sorted(summed)) for key, summed in self.sums.items()])
         yield torch.tensor([float(zlib.crc32(names.encode()))], dtype=torch.float64)
-        for key, layer in self.profile.layers.items():
-            for name in sorted(layer.sums):
-                yield from layer.sums[name]
-            yield layer.queries.double()
+        for key, summed in self.sums.items():
+            for name in sorted(summed):
+                yield from summed[name]
             yield self.largest[key]
 
-    def _from(self, added: Tensor, highest: Tensor) -> Numbers:
+    def _from(self, total: Tensor, highest: Tensor) -> Numbers:
         """Numbers of the same layers, out of what `_parts` of all processes add up to, and of what is highest."""
-        place, numbers = 0, Numbers()
-        layers = {}
-        for key, layer in self.profile.layers.items():
-            heads, names = len(layer.queries), sorted(layer.sums)
-            block = added[place : place + heads * (2 * len(names) + 1)].view(-1, heads)
-            sums = {name: (block[2 * i], block[2 * i + 1]) for i, name in enumerate(names)}
-            layers[key] = replace(layer, sums=sums, queries=block[-1].long())
-            place += block.numel()
-            numbers.largest[key] = highest[place : place + heads]
-            place += heads
-        numbers.profile = Profile(layers, self.profile.records)
+        start, numbers = 0, Numbers(parameters=self.parameters)
+        for key, summed in self.sums.items():
+            heads, names = len(self.largest[key]), sorted(summed)
+            block = total[start : start + 2 * heads * len(names)].view(-1, heads)
+            numbers.sums[key] = {name: (block[2 * i], block[2 * i + 1]) for i, name in enumerate(names)}
+            start += block.numel()
+            numbers.largest[key] = highest[start : start + heads]
+            start += heads
         return numbers
 
     def names(self, asked: Iterable[str]) -> tuple[str, ...]:
         """The statistics of `asked` that are known, in the order of tables, and those that are known of any head."""
-        sums = [layer.sums for layer in self.profile.layers.values()]
-        there = set().union(*sums)
+        there = set[str]().union(*self.sums.values())
         wanted = {*asked, "entropy_fraction", "received_share"}
-        named = [name for name in names_of(sums) if name in there]
+        named = [name for name in names_of(self.sums.values()) if name in there]
         return (*(n for n in named if n in wanted or n.startswith("group.")), LARGEST, NONFINITE)
 
     def values(self, names: tuple[str, ...]) -> Tensor:
         """`(1, statistics, heads)`, float32: the heads of all layers, one after the other."""
         columns = []
-        for key, layer in self.profile.layers.items():
-            heads = len(layer.queries)
-            column = means(layer.sums, names, heads)
-            column[LARGEST] = (
-                self.largest[key].masked_fill(self.largest[key] == -torch.inf, torch.nan).numpy()
-            )
+        for key, largest in self.largest.items():
+            column = means(self.sums[key], names, len(largest))
+            column[LARGEST] = largest.masked_fill(largest == -torch.inf, torch.nan).numpy()
             columns.append(np.stack([column[name] for name in names]))
         return torch.from_numpy(np.concatenate(columns, 1)).float()[None]
 
     def history(self, step: int, asked: Iterable[str]) -> History:
         """A history of one step. Its layers have no sizes: texts of every length went in."""
-        names, layers = self.names(asked), self.profile.layers
-        parameters = {name: value for layer in layers.values() for name, value in layer.parameters.items()}
+        names = self.names(asked)
+        parameters = {name: value for told in self.parameters.values() for name, value in told.items()}
         return History(
-            layers=tuple(Layer(*key, len(layer.queries), 0, 0, 0, 0) for key, layer in layers.items()),
+            layers=tuple(Layer(*key, len(largest), 0, 0, 0, 0) for key, largest in self.largest.items()),
             statistics=names,
             parameters={name: value for name, value in parameters.items() if name in names},
             steps=(step,),

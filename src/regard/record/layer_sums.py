@@ -1,0 +1,163 @@
+"""What is known of the heads of one layer after many texts: exact sums, counts and peaks, which merge in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from regard.errors import RecordError
+from regard.record.call import Call
+from regard.record.exact import DIGITS, SHORT, add, exact, floats, squares, total
+from regard.record.texts import Texts, merged, pieces
+
+Parameters = dict[str, int | float | bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The heads of one layer and kind. Exact sums are digits, as `regard.record.exact` writes numbers.
+
+    Attributes:
+        queries: `(heads,)`, valid queries seen.
+        parameters: what the statistics were told; the same in all that merges.
+        records: how many records it was seen in.
+        place: the least place that it had among the layers of a record.
+        names: of the statistics.
+        totals: `(statistics, heads, digits)`, exact: each statistic summed over its queries.
+        counts: `(statistics, heads)`, how many queries these are.
+        means: `(statistics, heads, digits)`, exact: the mean in each text, summed over texts.
+        squares: the same shape, exact: the squares of these means.
+        texts: `(statistics, heads)`, how many texts these are.
+        pieces: what has an axis of bins or cells: "entropy_fraction" `(heads, 20)` and "distance" `(heads, 42)`, counts
+            of queries; "received" `(heads, 42, digits)`, exact, the mass of "keys" `(42,)`; "map"
+            `(heads, 32, 32, digits)`, exact, the mass of "map_rows" `(heads, 32, digits)` queries; "map_peak"
+            `(heads, 32, 32)`.
+    """
+
+    queries: Tensor
+    parameters: Parameters = field(default_factory=dict)
+    records: int = 1
+    place: int = 0
+    names: tuple[str, ...] = ()
+    totals: Tensor = field(default_factory=lambda: _none(len(DIGITS) + 1))
+    counts: Tensor = field(default_factory=lambda: _none())
+    means: Tensor = field(default_factory=lambda: _none(len(DIGITS) + 1))
+    squares: Tensor = field(default_factory=lambda: _none(len(DIGITS) + 1))
+    texts: Tensor = field(default_factory=lambda: _none())
+    pieces: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, calls: Sequence[Call], place: int = 0) -> Layer:
+        """What the calls of one layer in one record add."""
+        # Calls of a layer that is used several times are about the same texts, each of which counts once.
+        texts = [Texts.of(call) for call in calls]
+        joined = reduce(_join, texts[1:], texts[:1])
+        parts = [
+            cls(
+                queries=torch.zeros(call.sizes.heads, dtype=torch.int64),
+                parameters=call.parameters,
+                pieces=pieces(call),
+                place=place,
+            )
+            for call in calls
+        ]
+        parts += [_of_texts(item, calls[0], place) for item in joined]
+        for call in calls:
+            if call.row_names():
+                queries = call.valid().sum((0, 2)).cpu()
+                parts.append(cls(queries=queries, parameters=call.parameters, place=place))
+        layer = reduce(lambda one, other: one.merge(other, calls[0].layer), parts)
+        return layer._with(records=1)
+
+    def merge(self, other: Layer, name: str) -> Layer:
+        """Both together; `name` is the layer's, for errors."""
+        if len(self.queries) != len(other.queries):
+            raise RecordError(
+                f"{name}: what merges must agree in heads, got {len(self.queries)} and {len(other.queries)}"
+            )
+        if self.parameters != other.parameters:
+            raise RecordError(
+                f"{name}: what merges must agree in parameters, got {self.parameters} and {other.parameters}"
+            )
+        names = tuple(sorted({*self.names, *other.names}))
+        one, two = self._spread(names), other._spread(names)
+        return Layer(
+            queries=self.queries + other.queries,
+            parameters=self.parameters,
+            records=self.records + other.records,
+            place=min(self.place, other.place),
+            names=names,
+            totals=add(one["totals"], two["totals"]),
+            counts=one["counts"] + two["counts"],
+            means=add(one["means"], two["means"]),
+            squares=add(one["squares"], two["squares"]),
+            texts=one["texts"] + two["texts"],
+            pieces=merged(self.pieces, other.pieces),
+        )
+
+    def mean(self, name: str) -> Tensor:
+        """`(heads,)`, float64: the mean of a statistic over its queries; NaN where it was not kept, 0 for no query."""
+        if name not in self.names:
+            return torch.full((len(self.queries),), torch.nan, dtype=torch.float64)
+        place = self.names.index(name)
+        return floats(self.totals[place]) / self.counts[place].clamp(min=1)
+
+    def relative_map(self) -> Tensor | None:
+        """`(heads, 32, 32)`, float64: mean share of the attention of queries in each 32nd of a text by keys in each.
+
+        None where no map was kept. A row adds up to 1, less what a learned sink takes.
+        """
+        if "map" not in self.pieces:
+            return None
+        rows = floats(self.pieces["map_rows"], SHORT)[..., None]
+        mass = floats(self.pieces["map"], SHORT)
+        return torch.where(rows > 0, mass / rows.clamp(min=2.0 ** SHORT[-1]), 0.0)
+
+    def _spread(self, names: tuple[str, ...]) -> dict[str, Tensor]:
+        """The sums with zeros for the statistics that this has not."""
+        fields = {name: getattr(self, name) for name in ("totals", "counts", "means", "squares", "texts")}
+        if names == self.names:
+            return fields
+        places = torch.tensor([names.index(name) for name in self.names], dtype=torch.int64)
+        heads, spread = len(self.queries), {}
+        for key, tensor in fields.items():
+            room = torch.zeros((len(names), heads, *tensor.shape[2:]), dtype=torch.int64)
+            if len(self.names):
+                room[places] = tensor
+            spread[key] = room
+        return spread
+
+    def _with(self, *, records: int) -> Layer:
+        return Layer(**(vars(self) | {"records": records}))
+
+
+def _of_texts(texts: Texts, call: Call, place: int) -> Layer:
+    """Sums over texts."""
+    counted = texts.counts > 0
+    means = torch.where(counted, texts.totals / texts.counts.clamp(min=1), 0.0)
+    return Layer(
+        queries=torch.zeros(call.sizes.heads, dtype=torch.int64),
+        parameters=call.parameters,
+        place=place,
+        names=texts.names,
+        totals=total(exact(texts.totals), 1),
+        counts=texts.counts.sum(1),
+        means=total(exact(means), 1),
+        squares=total(squares(means), 1),
+        texts=counted.sum(1),
+    )
+
+
+def _join(found: list[Texts], texts: Texts) -> list[Texts]:
+    joined = found[-1].join(texts)
+    if joined is None:
+        return [*found, texts]
+    return [*found[:-1], joined]
+
+
+def _none(*more: int) -> Tensor:
+    return torch.zeros((0, 0, *more), dtype=torch.int64)

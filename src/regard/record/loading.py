@@ -1,0 +1,50 @@
+"""`regard.load`: reads whatever Regard saved, by what it says that it is."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from regard.checks.arguments import shown
+from regard.errors import ArgumentError, RecordError
+from regard.record.history import History
+from regard.record.ledger import LEDGER, Ledger
+from regard.record.profile import Profile
+from regard.record.record import Record
+
+# How many bytes of a safetensors file say what it is: its header begins with the name of what is in its metadata.
+START = 64
+FORMATS: dict[bytes, Any] = {b'"__metadata__":{"profile":': Profile, b'"__metadata__":{"history":': History}
+
+
+def load(path: str | PathLike[str]) -> Any:
+    """Read what Regard saved: a record, a profile, a history, or the ledger of a survey, as a profile.
+
+    Args:
+        path: the folder of a record or of a ledger, or the file of a profile or a history.
+
+    Returns:
+        A `Record`, `Profile` or `History`.
+
+    Raises:
+        RecordError: none of these, or one that is damaged, too new or hostile; says which file and why.
+        ArgumentError: no path.
+    """
+    if not isinstance(path, str | PathLike):
+        raise ArgumentError(f"path must be a string or a path, got {shown(path)}")
+    place = Path(path)
+    if (place / LEDGER).exists():
+        return Ledger.open(place).profile()
+    if not place.is_file():
+        return Record.load(place)
+    try:
+        with place.open("rb") as file:
+            start = file.read(START)
+    except OSError as error:
+        raise RecordError(f"{place}: cannot be read: {error.strerror or error}") from error
+    for name, kind in FORMATS.items():
+        if name in start:
+            return kind.load(place)
+    # Says that a record is a folder, and this is a file.
+    return Record.load(place)

@@ -1,0 +1,212 @@
+"""What each text of a batch adds to the statistics of a layer: sums and counts by text, histograms, bins of positions.
+
+Knows one call; how calls and texts add up is said in `layer_sums`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from regard.record import bins
+from regard.record.call import Call
+from regard.record.exact import SHORT, add, exact, total
+from regard.record.table import fractions, row_pairs, share_pair
+from regard.statistics.observation import Map
+
+# Pieces of a layer that are exact sums; others are counts, which add as they are, and peaks, whose largest stays.
+EXACT = ("received", "by_offset", "map", "map_rows")
+PEAKS = ("map_peak",)
+PIECES = ("entropy_fraction", "distance", "keys", *EXACT, *PEAKS)
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Sums of statistics over the queries of each text.
+
+    Attributes:
+        names: of the statistics.
+        totals: `(statistics, texts, heads)`, float64.
+        counts: the same shape, int64: queries that counted.
+    """
+
+    names: tuple[str, ...]
+    totals: Tensor
+    counts: Tensor
+
+    @classmethod
+    def of(cls, call: Call) -> Texts:
+        """The sums of one call."""
+        names, valid = call.row_names(), torch.empty(0)
+        if names:
+            valid = call.valid().cpu()
+        pairs = row_pairs(call, names, valid)
+        totals: dict[str, Tensor] = {}
+        counts: dict[str, Tensor] = {}
+        for name, (values, which) in pairs.items():
+            totals[name] = torch.where(which, values, 0.0).sum(-1, dtype=torch.float64)
+            counts[name] = which.sum(-1)
+        share = share_pair(call)
+        if share is not None:
+            totals["received_share"] = share[0][..., 0].double()
+            counts["received_share"] = share[1][..., 0].long()
+        # By name, so that one set of statistics has one order.
+        ordered = tuple(sorted(totals))
+        shape = (0, call.sizes.batch, call.sizes.heads)
+        if not ordered:
+            return cls((), torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.int64))
+        return cls(
+            ordered,
+            torch.stack([totals[name] for name in ordered]),
+            torch.stack([counts[name] for name in ordered]),
+        )
+
+    def join(self, other: Texts) -> Texts | None:
+        """The sums of two calls of one layer about the same texts; None where they cannot be the same."""
+        if self.names != other.names or self.totals.shape != other.totals.shape:
+            return None
+        return Texts(self.names, self.totals + other.totals, self.counts + other.counts)
+
+
+def pieces(call: Call) -> dict[str, Tensor]:
+    """Everything of a call that has an axis of bins or cells: see `Layer.pieces`."""
+    found: dict[str, Tensor] = {}
+    if call.row_names():
+        valid = call.valid().cpu()
+        fraction = fractions(call, valid)
+        if fraction is not None:
+            values, which = fraction
+            which = which & values.isfinite()
+            found["entropy_fraction"] = bins.counted(
+                bins.fraction_bin(torch.where(which, values, 0.0)), which, bins.FRACTIONS
+            )
+        if call.distance is not None:
+            distance = call.distance.detach().cpu()
+            which = valid & distance.isfinite()
+            found["distance"] = bins.counted(
+                bins.power_bin(torch.where(which, distance, 0.0)), which, bins.POWERS
+            )
+    spans = _key_spans(call)
+    if call.received is not None:
+        found |= _received(call.received.detach().cpu(), spans)
+    by_offset = getattr(call, "by_offset", None)
+    if by_offset is not None:
+        found["by_offset"] = _by_offset(by_offset.detach().cpu(), call.offset - (call.sizes.keys - 1))
+    if call.map is not None:
+        found |= _relative(call, call.map, spans)
+    return found
+
+
+def merged(mine: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The pieces of both, each by its own rule."""
+    both = mine | other
+    for name in mine.keys() & other.keys():
+        if name in EXACT:
+            both[name] = add(mine[name], other[name])
+        elif name in PEAKS:
+            both[name] = torch.maximum(mine[name], other[name])
+        else:
+            both[name] = mine[name] + other[name]
+    return both
+
+
+def _key_spans(call: Call) -> list[tuple[int, int]]:
+    """For each text the first key that received anything, and the one after the last: padding at either end is none."""
+    everything = (0, call.sizes.keys)
+    if call.received is None:
+        return [everything] * call.sizes.batch
+    return _spans((call.received.detach().cpu() != 0).any(1), everything)
+
+
+def _spans(there: Tensor, everything: tuple[int, int]) -> list[tuple[int, int]]:
+    """For each row the first place that is there, and the one after the last."""
+    spans = []
+    for row in there:
+        places = row.nonzero().flatten()
+        span = everything
+        if len(places):
+            span = int(places[0]), int(places[-1]) + 1
+        spans.append(span)
+    return spans
+
+
+def _received(received: Tensor, spans: list[tuple[int, int]]) -> dict[str, Tensor]:
+    """Received mass by position within the text, and how many keys there were."""
+    ones = torch.ones(received.shape[-1], dtype=torch.float64)
+    # Positions are counted from the first token of each text, which padding on the left moves.
+    by_bin = [bins.by_power(row[:, start:stop]) for row, (start, stop) in zip(received, spans, strict=True)]
+    keys = [bins.by_power(ones[start:stop]) for start, stop in spans]
+    return {
+        "received": total(exact(torch.stack(by_bin)), 0),
+        "keys": torch.stack(keys).sum(0).long(),
+    }
+
+
+def _by_offset(sums: Tensor, first: int) -> Tensor:
+    """Mass by distance, of keys before the query or at it, and of later ones: `(heads, 2, POWERS, digits)`.
+
+    Args:
+        sums: `(batch, heads, diagonals)`. first: the q − k of the first of them.
+    """
+    # Where the diagonal of q = k is, or where it would be.
+    zero = -first
+    before = pad(sums[..., max(zero, 0) :], (max(-zero, 0), 0))
+    after = pad(sums[..., : max(zero, 0)].flip(-1), (1, 0))
+    return total(exact(torch.stack((bins.by_power(before), bins.by_power(after)), -2)), 0)
+
+
+def _relative(call: Call, seen: Map, spans: list[tuple[int, int]]) -> dict[str, Tensor]:
+    """The map of each text on a grid of equal parts of the text, and all of them added."""
+    first = seen.offset // seen.cell
+    ends = (seen.offset, seen.offset + seen.queries)
+    queries = [ends] * call.sizes.batch
+    if call.row_names():
+        there = call.valid().cpu().any(1)
+        places = _spans(there, (0, seen.queries))
+        queries = [(seen.offset + start, seen.offset + stop) for start, stop in places]
+    rows_in = [
+        bins.overlap(first, seen.total.shape[2], seen.cell, max(start, 0), stop) for start, stop in queries
+    ]
+    columns_in = [bins.overlap(0, seen.total.shape[3], seen.cell, *span) for span in spans]
+    down, across = torch.stack(rows_in)[:, None], torch.stack(columns_in)[:, None]
+    mass = down @ seen.total.detach().cpu().double() @ across.transpose(-1, -2)
+    rows = (down @ seen.rows.detach().cpu().double()[..., None])[..., 0]
+    heads = call.sizes.heads
+    peak = _pooled(_pooled(seen.peak.detach().cpu().float(), down, 2), across, 3)
+    return {
+        "map": total(exact(mass, SHORT), 0),
+        "map_rows": total(exact(rows.expand(-1, heads, -1), SHORT), 0),
+        "map_peak": peak.amax(0),
+    }
+
+
+def _pooled(peak: Tensor, overlap: Tensor, axis: int) -> Tensor:
+    """The largest value of the cells that each part of the text overlaps; 0 where it overlaps none.
+
+    Args:
+        peak: `(batch, heads, grid_q, grid_k)`. overlap: `(batch, 1, parts, cells)`. axis: of the cells.
+    """
+    inside = overlap[:, 0] > 0
+    many = inside.sum(-1)
+    # Those cells follow each other: the first, and how many.
+    start = inside.int().argmax(-1)
+    most = int(many.max()) if many.numel() else 0
+    largest = None
+    for step in range(most):
+        place = start + torch.minimum(torch.full_like(many, step), (many - 1).clamp(min=0))
+        shape = [len(peak), 1, 1, 1]
+        shape[axis] = place.shape[1]
+        sizes = list(peak.shape)
+        sizes[axis] = place.shape[1]
+        found = peak.gather(axis, place.reshape(shape).expand(sizes))
+        largest = found if largest is None else torch.maximum(largest, found)
+    if largest is None:
+        sizes = list(peak.shape)
+        sizes[axis] = overlap.shape[2]
+        return peak.new_zeros(sizes)
+    shape = [len(peak), 1, 1, 1]
+    shape[axis] = many.shape[1]
+    return torch.where(many.reshape(shape) > 0, largest, 0.0)

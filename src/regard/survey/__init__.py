@@ -1,0 +1,5 @@
+"""Many texts: `survey` watches a model on each of them and merges what it saw into a profile."""
+
+from regard.survey.survey import survey
+
+__all__ = ["survey"]

@@ -1,0 +1,73 @@
+"""Histograms, distances and maps of many texts are drawn as they are."""
+
+import numpy as np
+import pytest
+import torch
+
+from draw.looking import axes_of, faults, words
+from helpers.calls import call_of, vectors
+from regard import draw
+from regard.errors import ArgumentError, RecordError
+from regard.record import Profile, Record
+
+
+def a_profile(lengths=(7, 41), layers=2, heads=6):
+    torch.manual_seed(0)
+    return Profile.of(
+        Record(
+            [
+                call_of(*vectors(heads=heads, kv_heads=1, queries=n, keys=n), layer=f"model.{i}.attn", cell=1)
+                for i in range(layers)
+            ]
+        )
+        for n in lengths
+    )
+
+
+@pytest.mark.parametrize(
+    ("statistic", "across"), [("entropy_fraction", "entropy fraction"), ("distance", "mean distance")]
+)
+def test_each_head_is_a_row_of_its_histogram(statistic, across):
+    profile = a_profile()
+    figure = draw.histograms(profile, statistic)
+    table = profile.histogram(statistic)
+    panels = axes_of(figure, "panel")
+    assert len(panels) == 2
+    for name, axes in zip(("model.0.attn", "model.1.attn"), panels, strict=True):
+        (image,) = axes.images
+        drawn = np.asarray(image.get_array())
+        own = table[table["layer"] == name].pivot(index="head", columns="low", values="share").to_numpy()
+        np.testing.assert_allclose(drawn[:, : own.shape[1]], own)
+        np.testing.assert_allclose(drawn.sum(1), 1)
+    assert any(across in word for word in words(figure)) and {"layer 0", "layer 1"} <= set(words(figure))
+    assert faults(figure) == []
+
+
+def test_each_head_has_a_map_on_relative_position():
+    profile = a_profile((7, 41, 64))
+    figure = draw.relative_maps(profile, shared=True)
+    images = axes_of(figure, "heads")[0].images
+    assert len(images) == 12
+    np.testing.assert_allclose(
+        images[7].get_array(), profile.layers["model.1.attn", "self"].relative_map()[1]
+    )
+    assert faults(figure) == []
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (12, 12), (3, 16)])
+def test_profiles_of_any_size(layers, heads):
+    profile = a_profile((13,), layers, heads)
+    for figure in (
+        draw.histograms(profile),
+        draw.histograms(profile, "distance"),
+        draw.relative_maps(profile),
+    ):
+        assert faults(figure) == []
+
+
+def test_what_is_not_there_is_said():
+    with pytest.raises(ArgumentError, match="statistic must be one that has a histogram, got 'sink'"):
+        draw.histograms(a_profile(), "sink")
+    for function in (draw.histograms, draw.by_distance, draw.relative_maps):
+        with pytest.raises(RecordError):
+            function(Profile())
