@@ -35,7 +35,9 @@ class Tokenizer:
     @property
     def all_special_ids(self) -> list[int]:
         """The ids of tokens that stand for no text."""
-        return [number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special]
+        return [
+            number for number, token in self._tokenizer.get_added_tokens_decoder().items() if token.special
+        ]
 
     def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
         """Each subword as the vocabulary spells it."""
