@@ -5,26 +5,23 @@ Knows which calls belong to the model and how they become a record; where calls 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from regard.checks.arguments import checked, listed, whole
 from regard.errors import ArgumentError, UnseenWarning, WatchError
 from regard.files.versions import versions
 from regard.record import Record
-from regard.statistics.observation import close_to
 from regard.statistics.table import Choice, wanted
 from regard.watch.captured import eager_instead
 from regard.watch.modules import ATTENTION
 from regard.watch.recorder import Recorder
+from regard.watch.selection import layers_of, refuse_compiled, selected_modules
 from regard.watch.settings import Settings
 
 Tokens = Sequence[str] | Sequence[Sequence[str]]
@@ -100,7 +97,11 @@ def watch(
     named = layers_of(layers)
     record.info = _info(model, settings, named)
     recorder = Recorder(model, settings, record, selected_modules(model, named))
+<<<<<<< HEAD
     refuse_compiled(recorder)
+=======
+    refuse_compiled(recorder.modules)
+>>>>>>> 67d52ff (rg.intervene: heads are changed while a model runs, and a watch sees what they then do)
     with recorder.watching():
         yield record
     check_seen(recorder)
@@ -166,6 +167,7 @@ def _real(name: str, mask: Tensor | None) -> Tensor | None:
     return mask.bool()
 
 
+<<<<<<< HEAD
 def layers_of(layers: str | int | Iterable[str | int] | None) -> list[str | int] | None:
     """The layers asked for, as a list."""
     if layers is None:
@@ -237,6 +239,9 @@ def refuse_compiled(recorder: Recorder) -> None:
 
 
 def check_seen(recorder: Recorder) -> None:
+=======
+def _check_seen(recorder: Recorder) -> None:
+>>>>>>> 67d52ff (rg.intervene: heads are changed while a model runs, and a watch sees what they then do)
     """Name the modules in which attention ran that was not seen; raise where none was seen at all."""
     seen, ran, names = recorder.layers, recorder.modules.ran, recorder.modules.names
     # Nothing ran: nothing can be said about attention.
