@@ -1,5 +1,6 @@
 """What follows from the formulas of attention, measured: pure functions, which draw nothing."""
 
+from regard.analysis.compare import compare, hellinger
 from regard.analysis.complexity import (
     MECHANISMS,
     Cost,
@@ -22,8 +23,10 @@ __all__ = [
     "Setting",
     "Softmax",
     "by_distance",
+    "compare",
     "exponent",
     "gradient_norms",
+    "hellinger",
     "jacobian_norms",
     "least_within",
     "predicted",
