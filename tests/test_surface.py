@@ -292,7 +292,8 @@ LEFT_OUT = {
         ("Cosine", "Dot", "Elu", "ScaledDot", "Features", "HeadPositions", "Score", "LinearState"), "no argument"
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
-    "regard.analysis": {"hellinger": "of two records", "Cost": "a result", "Exponent": "a result", "Softmax": "a result", "roles": "of a history"},
+    "regard.analysis": {"hellinger": "of two records", "roles": "of a history"}
+    | dict.fromkeys(("Cost", "Exponent", "Softmax"), "a result"),
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history") | {"changed": "of a table"},
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history"),
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}
