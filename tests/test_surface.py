@@ -243,6 +243,9 @@ TABLE: dict[str, dict[str, Valid]] = {
         "jacobian_norms": Valid({"module": nn.Tanh(), "x": X[0, :, :2]}),
         "least_within": Valid({"seconds": 1.0, "points": [(1.0, 2.0)]}),
         "predicted": Valid({"mechanism": "exact", "tokens": 5, "setting": None}),
+        "compare": Valid({
+            "a": rg.nn.MultiHeadAttention(8, 2), "b": rg.nn.MultiHeadAttention(8, 2),
+            "inputs": {"query": torch.ones(1, 5, 8)}}),
         "softmax_by_width": Valid({"dims": [4], "keys": 5, "seed": 1}),
         "softmax_gradient": Valid({"weights": torch.ones(3) / 3}),
     },
@@ -277,7 +280,15 @@ TABLE: dict[str, dict[str, Valid]] = {
             "gradient_checkpointing": False, "seed": 1, "logging_steps": 1, "save_steps": 1, "eval_steps": 1,
             "monitor_steps": 1, "save_total_limit": 2}),
         "Monitor": Valid({
-            "inputs": {"x": X}, "statistics": ("entropy",), "cells": 2, "pictures": 2, "layers": None}),
+            "inputs": {"x": X}, "statistics": ("entropy",), "cells": 2, "pictures": 2, "layers": None, "every": 2,
+            "rules": rg.training.RULES, "on_alarm": "record", "writers": ()}),
+        "Rule": Valid({
+            "name": "a", "statistic": "first", "threshold": 0.5, "above": True, "after": 1, "scores_above": 1.0,
+            "advice": "b"}),
+        "entropy_collapse": Valid({"below": 0.1, "scores_above": 10.0}),
+        "score_growth": Valid({"above": 10.0}),
+        "uniform_heads": Valid({"above": 0.9, "after": 3}),
+        "not_finite": Valid({}),
     },
 }  # fmt: skip
 LEFT_OUT = {
@@ -286,15 +297,21 @@ LEFT_OUT = {
         ("Cosine", "Dot", "Elu", "ScaledDot", "Features", "HeadPositions", "Score", "LinearState"), "no argument"
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
-    "regard.analysis": {"Cost": "a result", "Exponent": "a result", "Softmax": "a result", "roles": "of a history"},
+    "regard.analysis": {"hellinger": "of two records", "roles": "of a history"}
+    | dict.fromkeys(("Cost", "Exponent", "Softmax"), "a result"),
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")
-    | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile"),
+    | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
+    | {"changed": "of a table"},
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history") | {"profile": "of a profile"},
-    "regard.training": {"History": "a result", "Run": "a result", "train": "a training"},
+    "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}
+    | dict.fromkeys(("MLflowWriter", "ParquetWriter", "TensorBoardWriter", "WandbWriter", "Writer"), "a client"),
 }  # fmt: skip
 OWN_CODE = {
     ("errors_by_rank", "approximate"): ("function", "type", "module"),
     ("survey", "progress"): ("function", "type", "module"),
+    ("compare", "a"): ("module",),
+    ("compare", "b"): ("module",),
+    ("compare", "inputs"): ("dict",),
 }  # whose errors are its own
 CALLS = [
     pytest.param(package, name, argument, id=f"{package}.{name}-{argument}")

@@ -1,5 +1,6 @@
 """What follows from the formulas of attention, measured: pure functions, which draw nothing."""
 
+from regard.analysis.compare import compare, hellinger
 from regard.analysis.complexity import (
     MECHANISMS,
     Cost,
@@ -29,10 +30,12 @@ __all__ = [
     "SparseHead",
     "SparsePlan",
     "by_distance",
+    "compare",
     "distances",
     "eviction",
     "exponent",
     "gradient_norms",
+    "hellinger",
     "jacobian_norms",
     "least_within",
     "predicted",

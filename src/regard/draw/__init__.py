@@ -5,6 +5,7 @@ state: a figure is let go when its last name is. Tensors on any device, NumPy ar
 will do.
 """
 
+from regard.draw.changed import changed
 from regard.draw.diagram import structure
 from regard.draw.entropies import entropy
 from regard.draw.flow import flow
@@ -24,6 +25,7 @@ from regard.draw.temperatures import temperatures
 __all__ = [
     "Panel",
     "by_distance",
+    "changed",
     "entropy",
     "flow",
     "heads",

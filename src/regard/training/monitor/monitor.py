@@ -110,7 +110,8 @@ class Monitor:
             raise ArgumentError(f"every must be at least 1, got {self.every}")
         self.rules = tuple(listed("rules", self.rules, _rule))
         self.writers = tuple(listed("writers", self.writers, _writer))
-        if not callable(self.on_alarm) and self.on_alarm not in ACTIONS:
+        named = isinstance(self.on_alarm, str) and self.on_alarm in ACTIONS
+        if not named and not callable(self.on_alarm):
             raise ArgumentError(
                 f"on_alarm must be one of {', '.join(map(repr, ACTIONS))} or a function, got {shown(self.on_alarm)}"
             )
