@@ -14,7 +14,10 @@ import pytest
 import torch
 import transformers
 
-from regard import embedded
+from regard import embedded, watch
+from regard.embedded import llama
+from regard.embedded.tokenizer import Tokenizer
+from regard.record.table import columns
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 
@@ -68,6 +71,48 @@ def test_tokenizer_loses_nothing(tokenizer: Any, text: str) -> None:
     ids = tokenizer(text)["input_ids"]
     assert ids[0] == tokenizer.bos_token_id == 0
     assert tokenizer.decode(ids, skip_special_tokens=True) == text
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 131, 512])
+def test_on_torch_alone_it_has_the_bits_of_transformers(model: Any, length: int) -> None:
+    ids = torch.randint(0, model.config.vocab_size, (3, length))
+    with torch.inference_mode():
+        assert torch.equal(llama.load()(ids), model(input_ids=ids).logits)
+
+
+def test_on_torch_alone_a_record_is_the_same(model: Any, tokenizer: Any) -> None:
+    ids = tokenizer(embedded.TEXT, return_tensors="pt")["input_ids"]
+    records = []
+    for either in (llama.load(), model):
+        with torch.inference_mode(), watch(either, keep="vectors") as record:
+            either(input_ids=ids)
+        records.append(record)
+    ours, theirs = records
+    for call, expected in zip(ours, theirs, strict=True):
+        for name in ("layer", "kind", "seen", "sizes", "parameters"):
+            assert getattr(call, name) == getattr(expected, name)
+        assert torch.equal(call.map.mean, expected.map.mean)
+        assert torch.equal(call.query, expected.query) and torch.equal(call.key, expected.key)
+    for name, column in columns(theirs.calls).items():
+        assert columns(ours.calls)[name].tolist() == column.tolist(), name
+    assert ours.info["settings"] == theirs.info["settings"] and ours.info["dtype"] == theirs.info["dtype"]
+
+
+def test_loading_on_torch_alone_draws_nothing() -> None:
+    state = torch.get_rng_state()
+    llama.load()
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("text", [embedded.TEXT, "", "é 🙂\n\n  x\t<|file|> a"])
+def test_its_own_tokenizer_is_that_of_transformers(tokenizer: Any, text: str) -> None:
+    same = Tokenizer()
+    ids = same(text)["input_ids"]
+    assert torch.equal(ids, tokenizer(text, return_tensors="pt")["input_ids"])
+    assert same.all_special_ids == tokenizer.all_special_ids
+    numbers = ids[0].tolist()
+    assert same.convert_ids_to_tokens(numbers) == tokenizer.convert_ids_to_tokens(numbers)
+    assert [same.decode([number]) for number in numbers] == [tokenizer.decode([number]) for number in numbers]
 
 
 def test_default_text_uses_its_names_again(tokenizer: Any, model: Any) -> None:

@@ -1,5 +1,8 @@
 """`import regard` needs torch and numpy, and loads nothing else."""
 
+import subprocess
+import sys
+
 from house import guards
 
 
@@ -9,6 +12,26 @@ def test_import_regard_loads_only_torch_and_numpy():
 
 def test_nothing_heavy_is_imported_early():
     assert guards.early_import_faults(guards.SOURCE) == []
+
+
+def test_looking_at_the_embedded_model_loads_little(tmp_path):
+    code = f"""
+import os, sys
+os.chdir({str(tmp_path)!r})
+sys.argv = ["regard", "look"]
+try:
+    __import__("regard.cli").cli.main()
+except SystemExit:
+    pass
+print("loaded", *sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown, _, loaded = run.stdout.rpartition("loaded")
+    assert "The report" in shown
+    # Each of them takes longer to import than the model to run.
+    assert {"transformers", "pandas", "pyarrow", "matplotlib", "sympy", "torch._dynamo"}.isdisjoint(
+        loaded.split()
+    )
 
 
 def test_a_heavy_import_is_found(tmp_path):

@@ -133,7 +133,7 @@ def load() -> Llama:
     """
     config = json.loads((folder() / "config.json").read_text(encoding="utf-8"))
     weights = require("safetensors.torch", extra="look").load_file(folder() / "model.safetensors")
-    # New modules draw weights, at once replaced. On the meta device none are drawn, but torch imports its compiler there.
+    # New modules draw weights, which are replaced at once; on the meta device torch would import its compiler instead.
     with torch.random.fork_rng(devices=[]):
         model = Llama(SimpleNamespace(**config))
     model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
