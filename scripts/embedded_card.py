@@ -166,9 +166,9 @@ The weights are stored in float16. All these numbers are of the stored weights, 
 
 ## Architecture
 
-Llama architecture (rotary positions, gated MLP, RMS norm, tied embeddings): 4 layers, 8 heads, width 256, context
-512, {facts["parameters"]:,} parameters. Byte-level BPE of 2,048 pieces; a line break and the indentation after it are one
-piece. `<|file|>` stands before every text.
+Llama architecture (rotary positions, gated MLP, RMS norm, tied embeddings): 4 layers, 8 heads, hidden size 256,
+context 512, {facts["parameters"]:,} parameters. Byte-level BPE of 2,048 subwords; a line break and the indentation after
+it are one subword. `<|file|>` stands before every text.
 
 ## Data
 

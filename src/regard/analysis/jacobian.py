@@ -20,12 +20,12 @@ def jacobian_norms(module: nn.Module, x: Tensor) -> Tensor:
 
     The text is given to a copy of the module once for each number of an output token, side by side in one batch, so
     that one backward pass gives all rows of the Jacobians of a token: one forward and `tokens` backward passes, of
-    batch `output width`. Dropout is off, and the module itself is left as it is.
+    batch `output_dim`. Dropout is off, and the module itself is left as it is.
 
     Args:
-        module: from `(batch, tokens, width)` to `(batch, tokens, output width)`, each row of the batch by itself; of
+        module: from `(batch, tokens, embed_dim)` to `(batch, tokens, output_dim)`, each row of the batch by itself; of
             several outputs, as `nn.GRU` has, the first counts.
-        x: `(tokens, width)`, one text.
+        x: `(tokens, embed_dim)`, one text.
 
     Returns:
         `(tokens, tokens)`, float64: row i for the output, column j for the input.
@@ -35,20 +35,20 @@ def jacobian_norms(module: nn.Module, x: Tensor) -> Tensor:
         ArgumentError: x is not of real numbers.
     """
     if x.ndim != 2 or 0 in x.shape:
-        raise ShapeError(f"x must be one text, (tokens, width), no axis empty, got {tuple(x.shape)}")
+        raise ShapeError(f"x must be one text, (tokens, embed_dim), no axis empty, got {tuple(x.shape)}")
     if not x.is_floating_point():
         raise ArgumentError(f"x must be real numbers, got {x.dtype}: give the embeddings of tokens")
     # A copy, as the module must keep its precision, its mode and its gradients.
     exact = copy.deepcopy(module).double().eval().requires_grad_(False)
     text = x.detach().double()
     with torch.no_grad():
-        width = _output(exact, text[None]).shape[2]
+        output_dim = _output(exact, text[None]).shape[2]
     # A caller may have switched gradients off; here they are the result.
     with torch.enable_grad():
         # clone: views of one row would add up their gradients in it.
-        given = text.expand(width, -1, -1).clone().requires_grad_()
-        output = _output(exact, given)
-        return torch.stack([_row(output, given, token) for token in range(len(text))])
+        inputs = text.expand(output_dim, -1, -1).clone().requires_grad_()
+        output = _output(exact, inputs)
+        return torch.stack([_row(output, inputs, token) for token in range(len(text))])
 
 
 @checked
@@ -83,11 +83,11 @@ def _output(module: nn.Module, x: Tensor) -> Tensor:
     return output
 
 
-def _row(output: Tensor, given: Tensor, token: int) -> Tensor:
+def _row(output: Tensor, inputs: Tensor, token: int) -> Tensor:
     """Norms of ∂z_token/∂x_j for every j: the batch's row c asks for the gradient of the output's number c."""
     unit = torch.zeros_like(output)
     # Row c of the batch is multiplied by the unit vector c: together they are the whole Jacobian of the token.
     unit[:, token].fill_diagonal_(1.0)
     # The graph is walked once for each token, and may not be freed before the last.
-    (gradient,) = torch.autograd.grad(output, given, unit, retain_graph=True)
+    (gradient,) = torch.autograd.grad(output, inputs, unit, retain_graph=True)
     return gradient.square().sum((0, 2)).sqrt()

@@ -66,7 +66,7 @@ def softmax_by_width(
         raise ArgumentError(f"keys must be at least 2, got {keys}")
     # A generator of its own leaves the caller's random state as it is.
     generator = torch.Generator().manual_seed(seed)
-    found = []
+    softmaxes = []
     for dim in widths:
         query, key = (
             torch.randn(TEXTS, tokens, dim, generator=generator, dtype=torch.float64)
@@ -74,8 +74,8 @@ def softmax_by_width(
         )
         # Raw and scaled scores are of the same draws, so that the scale is all that differs.
         scores = query @ key.mT
-        found += [_softmax(dim, False, scores), _softmax(dim, True, scores / math.sqrt(dim))]
-    return tuple(found)
+        softmaxes += [_softmax(dim, False, scores), _softmax(dim, True, scores / math.sqrt(dim))]
+    return tuple(softmaxes)
 
 
 @checked

@@ -252,8 +252,8 @@ def _print_growth(console: Console, curves: dict[str, list[Point]]) -> None:
     )
     lengths = sorted({point.tokens for curve in curves.values() for point in curve})
     for length in lengths:
-        found = [next((p for p in curve if p.tokens == length), None) for curve in curves.values()]
-        table.add_row(str(length), *(_point(point) for point in found))
+        points = [next((p for p in curve if p.tokens == length), None) for curve in curves.values()]
+        table.add_row(str(length), *(_point(point) for point in points))
     console.print(table)
 
 

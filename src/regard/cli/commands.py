@@ -18,8 +18,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(value: bool) -> None:
+    if value:
         print(f"regard {own_version()}")
         raise typer.Exit
 

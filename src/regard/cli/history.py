@@ -42,7 +42,7 @@ def history(
     """Show how the attention heads of a task's models came to be, from before the first update to the last."""
     console = Console()
     places = _places(name, only, folder)
-    parts = [Part(model, History.load(place / FILE), _losses(place)) for model, place in places.items()]
+    parts = [Part(model, History.load(run / FILE), _losses(run)) for model, run in places.items()]
     for part in parts:
         _print(console, name, part)
     _explain(console, parts)
@@ -81,7 +81,7 @@ def _places(name: str, only: str | None, folder: Path | None) -> dict[str, Path]
     return places
 
 
-def _wanted(task: Task, place: Path, folder: Path | None, there: list[str]) -> str:
+def _wanted(task: Task, run: Path, folder: Path | None, there: list[str]) -> str:
     """Which file is missing, and what makes it."""
     command = f"regard train {task.name} --only {task.model}"
     instructions = f"{command}, then regard history {task.name} --folder regard-train/{task.name}"
@@ -91,17 +91,17 @@ def _wanted(task: Task, place: Path, folder: Path | None, there: list[str]) -> s
     if there:
         others = f"; for a model that is there: --only {there[0]}"
     return (
-        f"the history of the heads of {task.model!r} must be in {str(place / FILE)!r}, and there is no such file: "
+        f"the history of the heads of {task.model!r} must be in {str(run / FILE)!r}, and there is no such file: "
         f"{instructions}{others}"
     )
 
 
-def _losses(place: Path) -> dict[int, float]:
+def _losses(run: Path) -> dict[int, float]:
     """Step → training loss, as far as the card says."""
-    card = place / CARD
+    card = run / CARD
     if not card.exists():
         return {}
-    body = read_card(place)
+    body = read_card(run)
     try:
         losses = body["training"].get("losses") or {}
         return {int(step): float(loss) for step, loss in losses.items()}
@@ -110,9 +110,9 @@ def _losses(place: Path) -> dict[int, float]:
 
 
 def _print(console: Console, name: str, part: Part) -> None:
-    history, found = part.history, changes(part.history)
+    history, heads = part.history, changes(part.history)
     console.print(
-        f"{name}, {part.title}: {count(len(found), 'attention head')}, "
+        f"{name}, {part.title}: {count(len(heads), 'attention head')}, "
         f"from step {history.steps[0]:,} to step {history.steps[-1]:,}",
         highlight=False,
     )
@@ -121,7 +121,7 @@ def _print(console: Console, name: str, part: Part) -> None:
     for heading in ("layer", "head", "entropy", "share that changed most"):
         table.add_column(heading, justify="right" if heading == "head" else "left", no_wrap=True)
     descriptions = words(history.statistics, history.parameters)
-    for change in found[:LINES]:
+    for change in heads[:LINES]:
         most = "–"
         if change.name:
             most = f"{descriptions[change.name]['title']} {_from_to(change.share)}"
@@ -129,8 +129,8 @@ def _print(console: Console, name: str, part: Part) -> None:
             change.layer, str(change.head), _from_to(change.entropy) if change.entropy else "–", most
         )
     console.print(table)
-    if len(found) > LINES:
-        console.print(f"… and {len(found) - LINES} more heads, on the page")
+    if len(heads) > LINES:
+        console.print(f"… and {len(heads) - LINES} more heads, on the page")
 
 
 def _explain(console: Console, parts: list[Part]) -> None:

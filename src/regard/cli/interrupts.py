@@ -27,8 +27,8 @@ def is_command() -> bool:
     # Until the package is imported; then it is the path of its `__main__`.
     if program == "-m":
         # sys.argv has only "-m" while the module is being looked for.
-        given = sys.orig_argv
-        return "-mregard" in given or ("-m", "regard") in pairwise(given)
+        arguments = sys.orig_argv
+        return "-mregard" in arguments or ("-m", "regard") in pairwise(arguments)
     return os.path.basename(program) in NAMES
 
 

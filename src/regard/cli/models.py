@@ -44,10 +44,10 @@ class Reader:
     def layers(self) -> int:
         """Attention layers, for a progress bar; 0 where the configuration does not say."""
         config = self.model.config
-        own = int(getattr(config, "num_hidden_layers", 0) or 0)
+        count = int(getattr(config, "num_hidden_layers", 0) or 0)
         if self.answers:
-            return own + 2 * int(getattr(config, "num_decoder_layers", own) or 0)
-        return own
+            return count + 2 * int(getattr(config, "num_decoder_layers", count) or 0)
+        return count
 
     def encode(self, text: str) -> Any:
         """Token ids of a text, `(1, tokens)`.
@@ -172,9 +172,11 @@ def _class(transformers: Any, config: Any) -> Any:
 
 def _limit(config: Any, tokenizer: Any) -> int | None:
     """The longest text: the smallest of what configuration and tokenizer say."""
-    said = [getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")]
-    said.append(tokenizer.model_max_length)
-    sensible = [int(number) for number in said if isinstance(number, int) and 0 < number < 10**9]
+    limits = [
+        getattr(config, name, None) for name in ("max_position_embeddings", "n_positions", "max_seq_len")
+    ]
+    limits.append(tokenizer.model_max_length)
+    sensible = [int(number) for number in limits if isinstance(number, int) and 0 < number < 10**9]
     if not sensible:
         return None
     # RoBERTa's positions start behind that of padding, so two of its embeddings stand for no token.

@@ -50,21 +50,21 @@ def train(
     require("transformers", extra="train").utils.logging.disable_progress_bar()
     for task in chosen:
         # Each model and seed is a run of its own.
-        own = f"{task.model}{f'-{seed}' if seed else ''}"
+        run = f"{task.model}{f'-{seed}' if seed else ''}"
         if evaluate and folder is None:
             # Without a folder, what is scored again are the models of the package.
-            place = pretrained.folder(name, own)
+            run_folder = pretrained.folder(name, run)
         else:
-            place = (folder or FOLDER / name) / own
+            run_folder = (folder or FOLDER / name) / run
         if evaluate:
-            card = task.evaluate(place, quick=quick)
+            card = task.evaluate(run_folder, quick=quick)
         else:
-            card = task.run(place, quick=quick, seed=seed, progress=console.is_terminal)
+            card = task.run(run_folder, quick=quick, seed=seed, progress=console.is_terminal)
         _print(console, card)
         what = "The model, its card and its history"
         if evaluate:
             what = "The model that was scored"
-        console.print(f"{what}: {place}", highlight=False, soft_wrap=True)
+        console.print(f"{what}: {run_folder}", highlight=False, soft_wrap=True)
 
 
 def _print(console: Console, card: dict[str, Any]) -> None:

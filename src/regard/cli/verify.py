@@ -301,9 +301,9 @@ def _refused_of(engine: Engine, call: Call, device: str) -> dict[str, str]:
 
     if whole := reason():
         return {"output": whole}
-    asked = {name: reason(name) for name in regard.statistics.TABLE}
-    asked |= {"map": reason(cell=1), "top": reason(top=TOP)}
-    return {name: why for name, why in asked.items() if why is not None}
+    reasons = {name: reason(name) for name in regard.statistics.TABLE}
+    reasons |= {"map": reason(cell=1), "top": reason(top=TOP)}
+    return {name: why for name, why in reasons.items() if why is not None}
 
 
 def _moved(call: Call, device: str) -> Call:
@@ -332,17 +332,17 @@ def _observe(engine: str, call: Call, device: str, refused: Collection[str]) -> 
         grid = GRID
     if "top" in refused:
         top = 0
-    found = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)
-    rows = {name: getattr(found, name) for name in ("output", *names)}
+    result = regard.observe(*leaves, engine=engine, statistics=names, map=grid, top=top, **moved.arguments)
+    rows = {name: getattr(result, name) for name in ("output", *names)}
     rows |= moved.gradients(rows, leaves)
-    if found.map is not None:
-        rows |= {"map": found.map.total, "map peak": found.map.peak}
-    if found.top is not None:
-        rows |= {"top": found.top.weights, "top keys": found.top.keys}
+    if result.map is not None:
+        rows |= {"map": result.map.total, "map peak": result.map.peak}
+    if result.top is not None:
+        rows |= {"top": result.top.weights, "top keys": result.top.keys}
     seen = {name: tensor.detach().cpu() for name, tensor in rows.items()}
-    if found.map is None:
+    if result.map is None:
         return seen, 0
-    return seen, found.map.cell
+    return seen, result.map.cell
 
 
 def _dense(call: Call, dtype: torch.dtype, cell: int, names: Collection[str]) -> Numbers:

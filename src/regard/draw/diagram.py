@@ -115,13 +115,13 @@ class _Drawing:
 
     def inputs(self, y: float) -> None:
         """The three inputs and their projections."""
-        own, shared = f"{self.heads:,} × {self.width:,}", f"{self.kv_heads:,} × {self.width:,}"
+        separate, shared = f"{self.heads:,} × {self.width:,}", f"{self.kv_heads:,} × {self.width:,}"
         for lane, name in ((QUERY, "query"), (KEY, "key"), (VALUE, "value")):
             self.arrow(lane, y, y + STEP)
             self.box(lane, y, name, f"{self.dim:,}", kind=name)
             out = shared
             if name == "query":
-                out = own
+                out = separate
             self.box(lane, y + STEP, f"project {name}", f"{self.dim:,} → {out}", kind=name)
         text = f"Each token is {self.dim:,} numbers. In self-attention all three are the same tokens."
         self.explain(y, text)

@@ -144,7 +144,7 @@ def _panels(
 def _prepare(axes: Axes, layer: Entropies, drawn: Sequence[Entropies]) -> None:
     """The bounds, and a vertical axis from below 0, so that dots there are whole, to above every line."""
     region(axes, layer.first, layer.bound)
-    tops = [max(float(each.bound.max()), float(np.nanmax(each.values, initial=0.0))) for each in drawn]
+    tops = [max(float(one.bound.max()), float(np.nanmax(one.values, initial=0.0))) for one in drawn]
     top = max(tops) or 1.0
     axes.set_ylim(-0.04 * top, 1.06 * top)
     axes.spines["bottom"].set_visible(False)

@@ -43,7 +43,7 @@ def flow(norms: Mapping[str, Array], *, title: str | None = None, note: str = ""
     if not 1 <= len(norms) <= len(style.PALETTE):
         raise ArgumentError(f"norms must be 1 to {len(style.PALETTE)} named tables, got {len(norms)}")
     tables = {
-        name: inputs.numbers(f"norms of {name!r}", each, "tokens", "tokens") for name, each in norms.items()
+        name: inputs.numbers(f"norms of {name!r}", array, "tokens", "tokens") for name, array in norms.items()
     }
     shapes = {table.shape for table in tables.values()}
     if len(shapes) > 1 or any(rows != columns for rows, columns in shapes):

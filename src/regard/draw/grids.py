@@ -84,29 +84,29 @@ def sheet(drawn: list[Layer], *, shared: bool, scale: str, title: str, note: tup
     # The y axis points down and both count inches, so that text and frames go where the grid says.
     axes.set_xlim(0, grid.width)
     axes.set_ylim(grid.height, 0)
-    _frames(axes, [place for place, _ in grid.panels()])
+    _frames(axes, [box for box, _ in grid.panels()])
     grid.write(axes, with_largest=not shared)
     if shared:
         ticks = colors.ticks(scale, limit or 1.0)
     else:
         ticks = [0.0, float(images[0].norm.vmax)]
-    place = (grid.total, top + grid.caption, grid.bar)
-    bar_axes = colors.bar(figure, images[0], *place, name, ticks)
+    box = (grid.total, top + grid.caption, grid.bar)
+    bar_axes = colors.bar(figure, images[0], *box, name, ticks)
     if not shared:
         bar_axes.set_yticks(ticks, ["0", "largest"], fontproperties=style.font(style.SMALL))
     return figure
 
 
-def _note(drawn: list[Layer], lead: str, each: str, *, shared: bool, shrunk: bool) -> str:
+def _note(drawn: list[Layer], lead: str, noun: str, *, shared: bool, shrunk: bool) -> str:
     """What stands below: how to read the panels."""
     cells = sorted({picture.cell for layer in drawn for picture in layer.heads})
     pooled = ""
     if cells[-1] > 1:
         pooled = f" Each cell is the mean of {cells[-1]} × {cells[-1]} tokens."
-    own = f"Each {each} has its own color scale, from 0 to its largest weight."
-    which = own
+    separate = f"Each {noun} has its own color scale, from 0 to its largest weight."
+    which = separate
     if shared:
-        which = f"One color scale for all {each}s."
+        which = f"One color scale for all {noun}s."
     fine = ""
     if shrunk:
         fine = " Neighbors too small to draw apart show the largest of them."
@@ -172,10 +172,10 @@ class _Grid:
         placed = []
         for row, layer in enumerate(self.drawn):
             for column, picture in enumerate(layer.heads):
-                line, place = row, column
+                line, position = row, column
                 if self.alone:
-                    line, place = divmod(row + column, self.columns)
-                left = place * (self.panel[0] + self.gap)
+                    line, position = divmod(row + column, self.columns)
+                left = position * (self.panel[0] + self.gap)
                 top = line * (self.panel[1] + self.gap + self.caption) + self.caption
                 placed.append(((left, top, *self.panel), picture))
         return placed

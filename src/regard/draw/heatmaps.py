@@ -264,11 +264,11 @@ def _write_values(axes: Axes, shown: Any, drawn: Picture, norm: Any, plan: _Plan
             weight = shown[row, column]
             if weight is np.ma.masked:
                 continue
-            place = (edges_x[column : column + 2].mean(), edges_y[row : row + 2].mean())
+            center = (edges_x[column : column + 2].mean(), edges_y[row : row + 2].mean())
             color = style.INK
             if norm(weight) > 0.55:
                 color = "white"
             text = "0"
             if weight != 0:
                 text = f"{weight:.3f}"
-            style.write(axes, *place, text, size, color=color, ha="center", va="center")
+            style.write(axes, *center, text, size, color=color, ha="center", va="center")

@@ -47,7 +47,7 @@ def history(history: History, statistic: str = "entropy_fraction", *, title: str
     if not history.steps or not history.layers:
         raise RecordError("a history that is drawn must have at least one step and one layer, got none")
     values = history.of_statistic(statistic).numpy().T
-    drawn = [values[history.heads_of(place)] for place in range(len(history.layers))]
+    drawn = [values[history.heads_of(index)] for index in range(len(history.layers))]
     meaning = (TABLE | SHARES | MONITORED).get(statistic)
     name = statistic
     if meaning:
@@ -75,7 +75,9 @@ def _titles(history: History, drawn: list[Numbers]) -> list[tuple[str, str]]:
 def _lines(
     history: History, drawn: list[Numbers], name: str, named: tuple[str, str], ends: tuple[float, float]
 ) -> Figure:
-    entries = [Entry(f"head {head}", style.PALETTE[head]) for head in range(max(len(each) for each in drawn))]
+    entries = [
+        Entry(f"head {head}", style.PALETTE[head]) for head in range(max(len(heads) for heads in drawn))
+    ]
     room = (beside(entries), len(entries) * 0.2 + 0.1)
     figure, grid, width = _panels(history, drawn, name, named, room)
     # Lines at either end of their range would be cut in half.
@@ -139,20 +141,21 @@ def strip(
     """
     if not history.pictured:
         raise RecordError("a strip needs maps, and the history has none: monitor with cells=32")
-    place = history.place(layer)
-    own = history.layers[place]
-    check_index("head", head, own.heads)
-    maps = history.maps[place][:, head].float().numpy()
-    first = own.offset
-    if own.kind == "cross":
+    index = history.place(layer)
+    info = history.layers[index]
+    check_index("head", head, info.heads)
+    maps = history.maps[index][:, head].float().numpy()
+    first = info.offset
+    if info.kind == "cross":
         first = 0
     shown = [
         Layer(
-            f"step {step:,}", [Picture(each, own.cell, own.queries, own.keys, first, own.offset % own.cell)]
+            f"step {step:,}",
+            [Picture(weights, info.cell, info.queries, info.keys, first, info.offset % info.cell)],
         )
-        for step, each in zip(history.pictured, maps, strict=True)
+        for step, weights in zip(history.pictured, maps, strict=True)
     ]
     if title is None:
-        title = f"{own.name} · head {head % own.heads}"
+        title = f"{info.name} · head {head % info.heads}"
     note = ("Queries down, keys across, means over a batch.", "step")
     return sheet(shown, shared=shared, scale=scale, title=title, note=note)

@@ -77,14 +77,14 @@ def overlay(
     figure, top = style.sheet(*room, title=title or "", note=" ".join(filter(None, (_legend(hits), note))))
     # One scale for all panels, so that a word that looked at nothing in particular is pale.
     norm = colors.norm("linear", float(values.max()) or 1.0)
-    for index, (text, own) in enumerate(zip(texts, values, strict=True)):
+    for index, (text, mass) in enumerate(zip(texts, values, strict=True)):
         row, column = divmod(index, columns)
-        place = (left + column * (width + GAP), top + row * (HEADER + height + GAP) + HEADER)
-        axes = style.place(figure, *place, width, height)
-        wash = _panel(axes, paper, own, norm)
+        corner = (left + column * (width + GAP), top + row * (HEADER + height + GAP) + HEADER)
+        axes = style.place(figure, *corner, width, height)
+        wash = _panel(axes, paper, mass, norm)
         if right is not None:
-            outline(axes, right[index], _extent(own), 1.4)
-        _header(figure, place, width, text, float(own.max()), hits[index] if hits else None)
+            outline(axes, right[index], _extent(mass), 1.4)
+        _header(figure, corner, width, text, float(mass.max()), hits[index] if hits else None)
     ticks = colors.ticks("linear", float(norm.vmax))
     colors.bar(figure, wash, left + across + 0.22, top + HEADER, bar, "attention weight", ticks)
     return figure
@@ -135,10 +135,10 @@ def _panel(axes: Axes, paper: Numbers, weights: Numbers, norm: object) -> object
 
 
 def _header(
-    figure: Figure, place: tuple[float, float], width: float, text: str, largest: float, hit: bool | None
+    figure: Figure, corner: tuple[float, float], width: float, text: str, largest: float, hit: bool | None
 ) -> None:
     """Above a panel: the word on the left, on the right its largest weight and whether it is right."""
-    left, y = place[0], place[1] - 0.07
+    left, y = corner[0], corner[1] - 0.07
     if largest >= 0.01:
         number = f"{largest:.2f}"
     else:

@@ -82,8 +82,8 @@ def _bars(axes: Axes, norm: inputs.Numbers, index: int, series: int, color: str)
     values = [f"{value:.2f}" for value in norm]
     if max(style.measure(value, style.TINY)[0] for value in values) <= room:
         look = {"color": style.MUTED, "ha": "center", "va": "bottom"}
-        for place, height, value in zip(places, norm, values, strict=True):
-            style.write(axes, place, height, value, style.TINY, **look)
+        for x, height, value in zip(places, norm, values, strict=True):
+            style.write(axes, x, height, value, style.TINY, **look)
 
 
 def _norm(name: str, output: Array) -> inputs.Numbers:

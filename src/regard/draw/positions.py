@@ -88,4 +88,4 @@ def _readable(values: Numbers) -> list[int]:
     if not len(moving):
         moving = np.arange(values.shape[1])
     spread = np.linspace(0, len(moving) - 1, 5)[1:].round().astype(int)
-    return sorted({int(moving[place]) for place in (0, min(1, len(moving) - 1), *spread)})
+    return sorted({int(moving[index]) for index in (0, min(1, len(moving) - 1), *spread)})

@@ -79,7 +79,7 @@ def passage(
         first = -1
 
     lines = [_lines(texts[i], i == first) for i in shown]
-    ends = np.cumsum([len(each) * LEADING + GAP for each in lines])
+    ends = np.cumsum([len(sentence) * LEADING + GAP for sentence in lines])
     below = [_shares(float(values.sum())), _legend(right, hits, shares), _omitted(shown, right, shares), note]
     number = style.measure(str(shown[-1]), style.SMALL)[0] / style.POINTS
     lead = (SIGN if right.any() else 0.0) + number + 0.1
@@ -115,13 +115,15 @@ def passage(
 
 def _right(support: Iterable[int] | None, count: int) -> np.ndarray:
     """Which sentences are known to be right, bool."""
-    given = []
+    indices = []
     if support is not None:
-        given = list(getattr(support, "tolist", lambda: support)())
-    wrong = [n for n in given if isinstance(n, bool) or not isinstance(n, Integral) or n not in range(count)]
+        indices = list(getattr(support, "tolist", lambda: support)())
+    wrong = [
+        n for n in indices if isinstance(n, bool) or not isinstance(n, Integral) or n not in range(count)
+    ]
     if wrong:
         raise ArgumentError(f"support must be numbers of sentences from 0 to {count - 1}, got {wrong[0]!r}")
-    return np.isin(np.arange(count), given)
+    return np.isin(np.arange(count), indices)
 
 
 def _lines(text: str, bold: bool) -> list[str]:
@@ -156,7 +158,10 @@ def _fitting(text: str, bold: bool) -> int:
 
 def _width(lines: Sequence[Sequence[str]]) -> float:
     """Inches that the text takes, as if all of it were bold."""
-    widest = max(style.measure(line, style.BODY, True)[0] for each in lines for line in each) / style.POINTS
+    widest = (
+        max(style.measure(line, style.BODY, True)[0] for sentence in lines for line in sentence)
+        / style.POINTS
+    )
     return min(max(widest / 0.95, NARROWEST), WIDEST)
 
 

@@ -25,8 +25,8 @@ def versions(*names: str) -> dict[str, str]:
         >>> list(versions("regard", "torch", "python", "never_imported"))
         ['regard', 'torch', 'python']
     """
-    found = {"regard": own_version(), "python": platform.python_version()}
+    known = {"regard": own_version(), "python": platform.python_version()}
     for name in names:
-        if name not in found and (module := sys.modules.get(name)) is not None:
-            found[name] = str(module.__version__)
-    return {name: found[name] for name in names if name in found}
+        if name not in known and (module := sys.modules.get(name)) is not None:
+            known[name] = str(module.__version__)
+    return {name: known[name] for name in names if name in known}

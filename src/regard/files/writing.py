@@ -69,17 +69,17 @@ def replacing(
     path = Path(path)
     try:
         if _is_stream(path):
-            with tempfile.TemporaryDirectory() as place:
-                yield Path(place) / path.name
-                with (Path(place) / path.name).open("rb") as content, _stream(path) as stream:
+            with tempfile.TemporaryDirectory() as unfinished:
+                yield Path(unfinished) / path.name
+                with (Path(unfinished) / path.name).open("rb") as content, _stream(path) as stream:
                     shutil.copyfileobj(content, stream)
             return
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         _check_permission(target)
-        with temporary(target.parent) as place:
-            yield place / target.name
-            publish(place / target.name, target)
+        with temporary(target.parent) as unfinished:
+            yield unfinished / target.name
+            publish(unfinished / target.name, target)
     except OSError as fault:
         raise error(
             f"the {what} must go where files can be written, got {str(path)!r}: {fault.strerror or fault}"
@@ -101,12 +101,12 @@ def replacing_all(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with temporary(folder) as place:
-            yield place
+        with temporary(folder) as unfinished:
+            yield unfinished
             with one_at_a_time(folder):
-                names = sorted(path.name for path in place.iterdir() if path.name not in (LOCK, last))
+                names = sorted(path.name for path in unfinished.iterdir() if path.name not in (LOCK, last))
                 for name in (*names, last):
-                    publish(place / name, folder / name)
+                    publish(unfinished / name, folder / name)
     except OSError as fault:
         raise error(
             f"the {what} must go where files can be written, got {str(folder)!r}: {fault.strerror or fault}"
@@ -138,12 +138,12 @@ def temporary(folder: Path) -> Iterator[Path]:
     Those that killed processes left in `folder` are removed first.
     """
     clear(folder)
-    place, lock = _locked(folder)
+    unfinished, lock = _locked(folder)
     try:
-        yield place
+        yield unfinished
     finally:
         os.close(lock)
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def publish(finished: Path, target: Path) -> None:
@@ -196,22 +196,22 @@ def clear(folder: Path) -> None:
                 _remove(Path(entry.path))
 
 
-def _remove(place: Path) -> None:
+def _remove(unfinished: Path) -> None:
     """Remove an unfinished folder, if the process that made it has ended."""
     with contextlib.suppress(OSError):
         try:
-            lock = os.open(place / LOCK, os.O_RDWR)
+            lock = os.open(unfinished / LOCK, os.O_RDWR)
         except FileNotFoundError:
             # Its maker ended before it locked it; one that is about to lock it makes another.
-            place.rmdir()
+            unfinished.rmdir()
             return
         try:
             if _taken(lock, otherwise=True):
                 return
             if fcntl is None:
                 os.close(lock)
-                (place / LOCK).unlink()
-            shutil.rmtree(place, ignore_errors=True)
+                (unfinished / LOCK).unlink()
+            shutil.rmtree(unfinished, ignore_errors=True)
         finally:
             with contextlib.suppress(OSError):
                 os.close(lock)
@@ -220,17 +220,17 @@ def _remove(place: Path) -> None:
 def _locked(folder: Path) -> tuple[Path, int]:
     """A new unfinished folder, and the handle that keeps it locked."""
     while True:
-        place = folder / f".regard-{secrets.token_hex(8)}.tmp"
-        place.mkdir(0o700)
+        unfinished = folder / f".regard-{secrets.token_hex(8)}.tmp"
+        unfinished.mkdir(0o700)
         try:
-            lock = os.open(place / LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+            lock = os.open(unfinished / LOCK, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
         except FileNotFoundError:
             # Cleared by another process in between.
             continue
         if _taken(lock) or not os.fstat(lock).st_nlink:
             os.close(lock)
             continue
-        return place, lock
+        return unfinished, lock
 
 
 def _taken(handle: int, *, otherwise: bool = False) -> bool:
@@ -266,11 +266,11 @@ def _is_stream(path: Path) -> bool:
 
 def _stream(path: Path) -> IO[bytes]:
     """What a path leads to, open for what comes after all that was written to it so far."""
-    own = OPEN.fullmatch(os.path.abspath(path))
-    if own is None:
+    stream = OPEN.fullmatch(os.path.abspath(path))
+    if stream is None:
         return path.open("wb")
     sys.stdout.flush()
-    return open(os.dup(int(own["number"] or {"stdout": 1, "stderr": 2}[own["name"]])), "wb")
+    return open(os.dup(int(stream["number"] or {"stdout": 1, "stderr": 2}[stream["name"]])), "wb")
 
 
 def _check_permission(target: Path) -> None:

@@ -162,14 +162,14 @@ class Documents(Mask):
     def _document(self, position: Tensor, batch: Index, outside: int) -> Tensor:
         last = self.ids.shape[-1] - 1
         # Clamped to be looked up; what lies outside is replaced below.
-        place = position.clamp(0, last)
+        index = position.clamp(0, last)
         if self.ids.ndim == 1:
-            ids = self.ids[place]
+            ids = self.ids[index]
         else:
             # One row of ids holds for every row of a batch.
             if self.ids.shape[0] == 1:
                 batch = 0
-            ids = self.ids[batch, place]
+            ids = self.ids[batch, index]
         return torch.where((position >= 0) & (position <= last), ids, outside)
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:

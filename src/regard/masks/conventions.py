@@ -56,11 +56,13 @@ def dense(
     """
     if unnamed:
         raise MaskError(f"{CONVENTIONS}, got {described(unnamed[0])} without a name: {NAMES}")
-    given = {"keep": keep, "drop": drop, "additive": additive}
-    given = {name: tensor for name, tensor in given.items() if tensor is not None}
-    if len(given) != 1:
-        raise ArgumentError(f"give exactly one of keep, drop, additive, got {' and '.join(given) or 'none'}")
-    ((name, tensor),) = given.items()
+    tensors = {"keep": keep, "drop": drop, "additive": additive}
+    tensors = {name: tensor for name, tensor in tensors.items() if tensor is not None}
+    if len(tensors) != 1:
+        raise ArgumentError(
+            f"give exactly one of keep, drop, additive, got {' and '.join(tensors) or 'none'}"
+        )
+    ((name, tensor),) = tensors.items()
     if not isinstance(tensor, Tensor):
         raise MaskError(f"{name} must be a torch.Tensor, got {type(tensor).__name__}")
     tensor = concrete(name, tensor, MaskError)

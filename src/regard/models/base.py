@@ -107,13 +107,13 @@ def returning(forward: Forward) -> Forward:
     return can_return_tuple(forward)
 
 
-def refuse(asked: dict[str, Any]) -> None:
+def refuse(kwargs: dict[str, Any]) -> None:
     """Raise where more is asked of a `forward` than the model gives.
 
     Raises:
         ArgumentError: attention weights or hidden states are wanted, or a keyword has no meaning here.
     """
-    for name, value in asked.items():
+    for name, value in kwargs.items():
         if name == "output_attentions" and value:
             raise ArgumentError(
                 "output_attentions must be left out, as weights are n × n and never stored: "

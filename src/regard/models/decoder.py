@@ -43,7 +43,7 @@ class DecoderForCausalLM(Model, GenerationMixin):  # type: ignore[misc]  # typed
         use_cache: bool | None = None,
         logits_to_keep: int = 0,
         num_items_in_batch: Tensor | int | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> CausalLMOutputWithPast:
         """Logits `(batch, tokens, vocab_size)` of the next tokens; the loss where `labels` are given.
 
@@ -60,7 +60,7 @@ class DecoderForCausalLM(Model, GenerationMixin):  # type: ignore[misc]  # typed
             ShapeError: tensors of other shapes.
             ArgumentError: a position past the end of a learned table, or a cache of another kind.
         """
-        refuse(asked)
+        refuse(kwargs)
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache()
         hidden = self.decoder(input_ids, attention_mask, past_key_values)

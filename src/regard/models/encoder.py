@@ -58,7 +58,7 @@ class EncoderModel(Model):
         input_ids: Tensor,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> BaseModelOutput:
         """Hidden states of texts.
 
@@ -74,22 +74,22 @@ class EncoderModel(Model):
             ShapeError: tensors of other shapes.
             ArgumentError: a position past the end of a learned table; `output_attentions`: see `rg.watch`.
         """
-        refuse(asked)
+        refuse(kwargs)
         here = text(attention_mask, *input_ids.shape)
         # The first real token is at 0 wherever padding ends, so padding on the left changes nothing.
         x = self.embedding(input_ids, 0 - here.start, token_type_ids)
-        own = here.own(input_ids.shape[1])
+        mask = here.own(input_ids.shape[1])
         if not self.config.local_layers:
-            return BaseModelOutput(self.stack(x, mask=own))
+            return BaseModelOutput(self.stack(x, mask=mask))
         if token_type_ids is None:
             raise ArgumentError(
                 f"token_type_ids must say the segments of {self.config.local_layers} local layers, got None"
             )
         within = documents(token_type_ids)
-        if own is not None:
+        if mask is not None:
             # Padding is filled with segment 0, and real tokens of that segment would attend it.
-            within = within & own
-        layers = [within] * self.config.local_layers + [own] * (
+            within = within & mask
+        layers = [within] * self.config.local_layers + [mask] * (
             self.config.num_hidden_layers - self.config.local_layers
         )
         return BaseModelOutput(self.stack(x, mask=layers))
@@ -122,7 +122,7 @@ class EncoderForMaskedLM(Model):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> MaskedLMOutput:
         """Logits `(batch, tokens, vocab_size)`; the loss where `labels` `(batch, tokens)` are given.
 
@@ -131,7 +131,7 @@ class EncoderForMaskedLM(Model):
             labels: the token that is to be found at each place, −100 where none is asked for.
             num_items_in_batch: what the sum of losses is divided by, in place of the number of labels.
         """
-        hidden = self.encoder(input_ids, attention_mask, token_type_ids, **asked).last_hidden_state
+        hidden = self.encoder(input_ids, attention_mask, token_type_ids, **kwargs).last_hidden_state
         logits = self.lm_head(self.transform_norm(F.gelu(self.transform(hidden))))
         loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
         return MaskedLMOutput(loss, logits)
@@ -163,7 +163,7 @@ class EncoderForQuestionAnswering(Model):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
         """`start_logits` and `end_logits` `(batch, tokens)`, −inf at padding; the mean of both losses.
 
@@ -175,7 +175,7 @@ class EncoderForQuestionAnswering(Model):
         Raises:
             ShapeError: one of the positions without the other.
         """
-        hidden = self.encoder(input_ids, attention_mask, token_type_ids, **asked).last_hidden_state
+        hidden = self.encoder(input_ids, attention_mask, token_type_ids, **kwargs).last_hidden_state
         logits = self.span(hidden)
         if attention_mask is not None:
             # No answer lies in padding, which may take no part of the softmax over places.

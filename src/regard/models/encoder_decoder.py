@@ -83,7 +83,7 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> Seq2SeqLMOutput:
         """Logits `(batch, target tokens, vocab_size)`; the loss where `labels` are given.
 
@@ -102,7 +102,7 @@ class EncoderDecoderForConditionalGeneration(Seq2Seq):
             ShapeError: tensors of other shapes.
             ArgumentError: no source or no target, a position past the end of a learned table, another cache.
         """
-        refuse(asked)
+        refuse(kwargs)
         if encoder_outputs is None:
             if input_ids is None:
                 raise ArgumentError("a source must be given as input_ids or encoder_outputs, got neither")

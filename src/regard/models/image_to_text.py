@@ -107,7 +107,7 @@ class ImageEncoder(Model):
         self.post_init()
 
     @returning
-    def forward(self, pixel_values: Tensor, **asked: Any) -> BaseModelOutput:
+    def forward(self, pixel_values: Tensor, **kwargs: Any) -> BaseModelOutput:
         """Hidden states of images.
 
         Args:
@@ -119,7 +119,7 @@ class ImageEncoder(Model):
         Raises:
             ShapeError: images of another shape.
         """
-        refuse(asked)
+        refuse(kwargs)
         want = (self.config.num_channels, *self.config.image_size)
         if pixel_values.ndim != 4 or tuple(pixel_values.shape[1:]) != want:
             raise ShapeError(
@@ -170,7 +170,7 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> Seq2SeqLMOutput:
         """Logits `(batch, target tokens, vocab_size)`; the loss where `labels` are given.
 
@@ -182,7 +182,7 @@ class ImageToTextForConditionalGeneration(Seq2Seq):
             ShapeError: tensors of other shapes.
             ArgumentError: no image or no target, a position past the end of a learned table, another cache.
         """
-        refuse(asked)
+        refuse(kwargs)
         if encoder_outputs is None:
             if pixel_values is None:
                 raise ArgumentError("an image must be given as pixel_values or encoder_outputs, got neither")

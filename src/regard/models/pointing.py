@@ -57,7 +57,7 @@ class EncoderForPointing(Model):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> PointingOutput:
         """Where to look, which a watch sees as the call of `pointer`; the loss where `labels` are given.
 
@@ -69,10 +69,10 @@ class EncoderForPointing(Model):
         Raises:
             ShapeError: places or labels of another shape.
         """
-        refuse(asked)
-        for name, given in (("places", places), ("labels", labels)):
-            if given is not None and given.shape != input_ids.shape:
-                raise ShapeError(f"{name} must be {tuple(input_ids.shape)}, got {tuple(given.shape)}")
+        refuse(kwargs)
+        for name, tensor in (("places", places), ("labels", labels)):
+            if tensor is not None and tensor.shape != input_ids.shape:
+                raise ShapeError(f"{name} must be {tuple(input_ids.shape)}, got {tuple(tensor.shape)}")
         hidden = self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
         if labels is None:
             return PointingOutput(pooled=self.pointer(hidden, places, hidden))

@@ -70,9 +70,9 @@ class TextEncoder(Model):
         self.post_init()
 
     @returning
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **asked: Any) -> EncodedText:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> EncodedText:
         """States of texts `(batch, tokens)`; `attention_mask` as there, 0 behind the end of a text."""
-        refuse(asked)
+        refuse(kwargs)
         lengths = text(attention_mask, *input_ids.shape).ends()
         states, final = self.network(self.embedding(input_ids), lengths)
         return EncodedText(last_hidden_state=states, final_state=final)
@@ -142,7 +142,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         num_items_in_batch: Tensor | int | None = None,
-        **asked: Any,
+        **kwargs: Any,
     ) -> Seq2SeqLMOutput:
         """Logits `(batch, target tokens, vocab_size)`; the loss where `labels` are given.
 
@@ -157,7 +157,7 @@ class RecurrentForConditionalGeneration(Model, GenerationMixin):  # type: ignore
             ShapeError: tensors of other shapes.
             ArgumentError: no source or no target, padding before a text, a text without tokens.
         """
-        refuse(asked)
+        refuse(kwargs)
         if encoder_outputs is None:
             if input_ids is None:
                 raise ArgumentError("a source must be given as input_ids or encoder_outputs, got neither")

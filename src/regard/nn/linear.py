@@ -141,9 +141,9 @@ def linear_weights(
     # For its errors alone: the spec would take any mask, of which linear attention knows two.
     _real(mask, sizes, 0, query.device)
     exact = statistics_dtype(query.dtype)
-    asking, (asked, logarithm) = phi.split(query.to(exact))[0], phi.split(key.to(exact))
-    asked = scaled(asked, logarithm, largest_of(logarithm))
-    return weights(asking, asked, rows=rows, columns=columns, **_spec(causal, mask))
+    query_features, (key_features, logarithm) = phi.split(query.to(exact))[0], phi.split(key.to(exact))
+    key_features = scaled(key_features, logarithm, largest_of(logarithm))
+    return weights(query_features, key_features, rows=rows, columns=columns, **_spec(causal, mask))
 
 
 class LinearAttention(HeadLayer):
@@ -260,33 +260,33 @@ def _run(
 ) -> _Done:
     exact, group = statistics_dtype(query.dtype), query.shape[1] // key.shape[1]
     # A query's factor is in the numerator and in the sum that divides it, so its logarithm is dropped.
-    asking = features.split(query.to(exact))[0]
-    asked, logarithm = features.split(repeat_heads(key, group).to(exact))
+    query_features = features.split(query.to(exact))[0]
+    key_features, logarithm = features.split(repeat_heads(key, group).to(exact))
     values = repeat_heads(value, group).to(exact)
     if real is not None:
-        asked, values = asked.masked_fill(~real[1], 0.0), values.masked_fill(~real[1], 0.0)
+        key_features, values = key_features.masked_fill(~real[1], 0.0), values.masked_fill(~real[1], 0.0)
         if logarithm is not None:
             # Padding may not set the common factor: beside a large one, real keys would round to 0.
             logarithm = logarithm.masked_fill(~real[1], -torch.inf)
     largest = largest_of(logarithm)
     before: Tensor | None = None
     if state is not None:
-        before, largest = state.before(asked, values.shape[3], largest)
-    keys = scaled(asked, logarithm, largest)
+        before, largest = state.before(key_features, values.shape[3], largest)
+    keys = scaled(key_features, logarithm, largest)
     # A column of ones beside the values: the same product sums the weights.
     counted = pad(values, (0, 1), value=1.0)
     if causal:
-        summed, total = _causal(asking, keys, counted, before)
+        summed, total = _causal(query_features, keys, counted, before)
         if state is not None:
             state.update(total, largest, keys.shape[2])
     else:
-        summed = asking @ (keys.mT @ counted)
+        summed = query_features @ (keys.mT @ counted)
     normalizer = summed[..., -1:]
     # A row that may attend no key has 0 / 1, never NaN.
     output = summed[..., :-1] / torch.where(normalizer > 0, normalizer, 1.0)
     if real is not None:
         output = output.masked_fill(~real[0], 0.0)
-    return _Done(output.to(query.dtype), asking, asked, logarithm, values)
+    return _Done(output.to(query.dtype), query_features, key_features, logarithm, values)
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor, before: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -123,21 +123,21 @@ def landmark_attention(
     if num_landmarks >= max(sizes.queries, sizes.keys):
         return attend(query, key, value, scale=scale)
     exact = statistics_dtype(query.dtype)
-    asking, asked, values = (tensor.to(exact) for tensor in (query, key, value))
+    queries, keys, values = (tensor.to(exact) for tensor in (query, key, value))
     spec = _scaled(sizes.dim, scale)
 
     def run() -> tuple[Tensor, Tensor, Tensor]:
         # Autocast would take the products to bfloat16 again, whatever type the inputs were brought to.
         with torch.autocast(query.device.type, enabled=False):
-            near, middle, far = _landmarks(asking, asked, num_landmarks, iterations, spec)
+            near, middle, far = _landmarks(queries, keys, num_landmarks, iterations, spec)
             # From right to left, so that no product has a row and a column for each token.
-            slots = middle @ attend(near, asked, values, **spec)
-            return attend(asking, far, slots, **spec), far, slots
+            slots = middle @ attend(near, keys, values, **spec)
+            return attend(queries, far, slots, **spec), far, slots
 
     return hand_over(
         (query, key, value),
         run,
-        lambda did: Handed(query=asking, key=did[1], value=did[2], output=did[0], spec=spec, is_cross=True),
+        lambda did: Handed(query=queries, key=did[1], value=did[2], output=did[0], spec=spec, is_cross=True),
     )[0].to(query.dtype)
 
 
@@ -168,11 +168,11 @@ def landmark_weights(
     if num_landmarks >= max(sizes.queries, sizes.keys):
         return weights(query, key, rows=rows, columns=columns, scale=scale)
     exact = statistics_dtype(query.dtype)
-    asking, asked = query.to(exact), key.to(exact)
+    queries, keys = query.to(exact), key.to(exact)
     spec = _scaled(sizes.dim, scale)
-    near, middle, far = _landmarks(asking, asked, num_landmarks, iterations, spec)
+    near, middle, far = _landmarks(queries, keys, num_landmarks, iterations, spec)
     # Landmarks are means over all tokens: a window may cut the outer factors only.
-    return weights(asking, far, rows=rows, **spec) @ (middle @ weights(near, asked, columns=columns, **spec))
+    return weights(queries, far, rows=rows, **spec) @ (middle @ weights(near, keys, columns=columns, **spec))
 
 
 def _check_landmarks(num_landmarks: int, iterations: int | None) -> None:

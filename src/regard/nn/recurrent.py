@@ -297,9 +297,9 @@ class RecurrentDecoder(nn.Module):
         """The context of one step, `(batch, memory_dim)`."""
         assert self.score is not None
         # Under autocast a score's projections may be of bfloat16; the memory's values follow their type.
-        asking, asked, spec = self.score.compare(query[:, None, None], projected)
+        queries, keys, spec = self.score.compare(query[:, None, None], projected)
         masked: SpecArguments = {**spec, "mask": mask}
-        return attend(asking, asked, value.to(asking.dtype), **masked)[:, 0, 0]
+        return attend(queries, keys, value.to(queries.dtype), **masked)[:, 0, 0]
 
     def _describe(self, run: _Run, memory: Tensor, begin: DecoderState, mask: Mask | None) -> Handed:
         """All steps as one call of cross-attention."""

@@ -42,31 +42,31 @@ def changes(history: History) -> list[Change]:
         if descriptions[name]["unit"] == "fraction" and name not in SHARPNESS
     ]
     measure = entropy_of(history)
-    found = []
-    for place, layer in enumerate(names(history)):
-        own = [name for name in shares if _tells(history, name, place)]
-        for head in range(history.layers[place].heads):
+    rows = []
+    for index, layer in enumerate(names(history)):
+        measured = [name for name in shares if _tells(history, name, index)]
+        for head in range(history.layers[index].heads):
             entropy = None
             if measure is not None:
-                entropy = ends(history, measure, place, head)
-            share = {name: ends(history, name, place, head) for name in own}
+                entropy = ends(history, measure, index, head)
+            share = {name: ends(history, name, index, head) for name in measured}
             # A statistic is NaN at a step where no query counted.
-            known = [name for name in own if not np.isnan(share[name]).any()]
+            known = [name for name in measured if not np.isnan(share[name]).any()]
             most = max(known, key=lambda name: abs(share[name][1] - share[name][0]), default="")
-            found.append(Change(layer, head, entropy, most, share.get(most, (np.nan, np.nan))))
-    return found
+            rows.append(Change(layer, head, entropy, most, share.get(most, (np.nan, np.nan))))
+    return rows
 
 
 def largest(history: History, name: str) -> tuple[str, int, tuple[float, float]] | None:
     """The head in which a statistic changed most: its layer, its number there, first and last value; None for none."""
-    found = [
-        (layer, head, ends(history, name, place, head))
-        for place, layer in enumerate(names(history))
-        for head in range(history.layers[place].heads)
-        if _tells(history, name, place)
+    heads = [
+        (layer, head, ends(history, name, index, head))
+        for index, layer in enumerate(names(history))
+        for head in range(history.layers[index].heads)
+        if _tells(history, name, index)
     ]
-    known = [each for each in found if not np.isnan(each[2]).any()]
-    return max(known, key=lambda each: abs(each[2][1] - each[2][0]), default=None)
+    known = [change for change in heads if not np.isnan(change[2]).any()]
+    return max(known, key=lambda change: abs(change[2][1] - change[2][0]), default=None)
 
 
 def entropy_of(history: History) -> str | None:
@@ -79,12 +79,12 @@ def names(history: History) -> list[str]:
     return short_names([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
 
 
-def ends(history: History, name: str, place: int, head: int) -> tuple[float, float]:
+def ends(history: History, name: str, index: int, head: int) -> tuple[float, float]:
     """The first and the last value of a statistic of one head."""
-    values = history.of_statistic(name)[:, history.heads_of(place)][:, head]
+    values = history.of_statistic(name)[:, history.heads_of(index)][:, head]
     return float(values[0]), float(values[-1])
 
 
-def _tells(history: History, name: str, place: int) -> bool:
+def _tells(history: History, name: str, index: int) -> bool:
     """Whether a statistic means something in a layer: queries of cross attention have no place among the keys."""
-    return history.layers[place].kind == "self" or name not in OF_PLACES
+    return history.layers[index].kind == "self" or name not in OF_PLACES

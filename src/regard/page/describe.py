@@ -23,7 +23,7 @@ _TITLES = {"self_mass": "self", "sum_squares": "Σ w²", "lse": "log-sum-exp"}
 
 def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[str, str]]:
     """Title, formula, unit and one-line meaning of each statistic that the page shows."""
-    found = {}
+    described = {}
     for name in columns:
         if line := (TABLE | SHARES | MONITORED).get(name):
             formula, unit, meaning = line.formula, line.unit, line.explained(parameters)
@@ -35,8 +35,8 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
                 f"Share that goes to the keys named {group!r}.",
             )
         title = _TITLES.get(name, name.replace("_", " "))
-        found[name] = {"title": title, "formula": formula, "unit": unit, "meaning": meaning}
-    return found
+        described[name] = {"title": title, "formula": formula, "unit": unit, "meaning": meaning}
+    return described
 
 
 def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[str, Any]:
@@ -48,9 +48,9 @@ def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[
     calls = list(record.calls)
     kinds = [section_of(record, call) for call in calls]
     sections = list(dict.fromkeys(kinds))
-    labels = {place: label for name in sections for place, label in _labels(calls, kinds, name).items()}
+    labels = {index: label for name in sections for index, label in _labels(calls, kinds, name).items()}
     columns, values = _values(calls, rows)
-    heads = [(place, head) for place, call in enumerate(calls) for head in range(call.sizes.heads)]
+    heads = [(index, head) for index, call in enumerate(calls) for head in range(call.sizes.heads)]
     return {
         "sequences": rows,
         "batch": max((call.sizes.batch for call in calls), default=0),
@@ -60,28 +60,28 @@ def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[
         "sections": [
             {
                 "title": name,
-                "calls": [place for place, kind in enumerate(kinds) if kind == name],
-                "heads": [i for i, (place, _) in enumerate(heads) if kinds[place] == name],
+                "calls": [index for index, kind in enumerate(kinds) if kind == name],
+                "heads": [i for i, (index, _) in enumerate(heads) if kinds[index] == name],
             }
             for name in sections
         ],
         "calls": [
             {
                 "layer": call.layer,
-                "label": labels[place],
+                "label": labels[index],
                 "kind": call.kind,
-                "section": sections.index(kinds[place]),
+                "section": sections.index(kinds[index]),
                 "heads": call.sizes.heads,
                 "queries": call.sizes.queries,
                 "keys": call.sizes.keys,
                 "offset": call.offset,
-                **_reads(record, call, kinds[place]),
+                **_reads(record, call, kinds[index]),
                 "picture": picture(call, chosen, rows, numbers),
                 "series": series(call, chosen, rows, numbers),
             }
-            for place, call in enumerate(calls)
+            for index, call in enumerate(calls)
         ],
-        "heads": [{"call": place, "head": head, "values": values[place][head]} for place, head in heads],
+        "heads": [{"call": index, "head": head, "values": values[index][head]} for index, head in heads],
     }
 
 
@@ -108,24 +108,28 @@ def section_of(record: Record, call: Call) -> str:
 
 def _reads(record: Record, call: Call, section: str) -> dict[str, Any]:
     """Which text the queries and the keys of a call are, and the place of query 0 in its text."""
-    own = "tokens"
+    query_text = "tokens"
     if section == ENCODER and record.source_tokens:
-        own = "source"
-    read = own
+        query_text = "source"
+    key_text = query_text
     if section == CROSS and record.source_tokens:
-        read = "source"
-    return {"query_text": own, "key_text": read, "origin": 0 if section == CROSS else max(0, call.offset)}
+        key_text = "source"
+    return {
+        "query_text": query_text,
+        "key_text": key_text,
+        "origin": 0 if section == CROSS else max(0, call.offset),
+    }
 
 
 def _labels(calls: Sequence[Call], kinds: Sequence[str], kind: str) -> dict[int, str]:
     """Short names of the calls of one section: the number in the layer's name that tells them apart, else a count."""
-    places = [place for place, own in enumerate(kinds) if own == kind]
-    numbers = [re.findall(r"\d+", calls[place].layer) for place in places]
+    places = [index for index, section in enumerate(kinds) if section == kind]
+    numbers = [re.findall(r"\d+", calls[index].layer) for index in places]
     # The column of numbers that differs everywhere is that of the layers; others count what all layers have.
     for column in zip(*numbers, strict=False):
         if len(set(column)) == len(places):
             return dict(zip(places, column, strict=True))
-    return {place: str(i) for i, place in enumerate(places)}
+    return {index: str(i) for i, index in enumerate(places)}
 
 
 def _values(calls: Sequence[Call], rows: int) -> tuple[list[str], list[list[list[list[float | None]]]]]:
@@ -134,20 +138,22 @@ def _values(calls: Sequence[Call], rows: int) -> tuple[list[str], list[list[list
     several = [
         [sums(_one_row(call, row)) if countable(call) else {} for row in range(rows)] for call in calls
     ]
-    known = {name for own in several for summed in own for name in summed}
+    known = {name for of_rows in several for summed in of_rows for name in summed}
     if not any(call.parameters.get("sink_logit") for call in calls):
         known -= {"sink"}  # 0 everywhere, as there is none
     columns = [
-        name for name in names_of(summed for own in several for summed in own) if name in known - {"argmax"}
+        name
+        for name in names_of(summed for of_rows in several for summed in of_rows)
+        if name in known - {"argmax"}
     ]
     # What compares across layers stands first; the mean of lse says the least. A mean of argmax would say nothing.
     columns.sort(key=lambda name: (name == "lse") - (name in SHARES))
     values = []
-    for call, own in zip(calls, several, strict=True):
-        by_row = [means(summed, columns, call.sizes.heads) for summed in own]
+    for call, of_rows in zip(calls, several, strict=True):
+        by_row = [means(summed, columns, call.sizes.heads) for summed in of_rows]
         values.append(
             [
-                [[_finite(float(found[name][head])) for name in columns] for found in by_row]
+                [[_finite(float(averages[name][head])) for name in columns] for averages in by_row]
                 for head in range(call.sizes.heads)
             ]
         )

@@ -73,26 +73,26 @@ def figure(plot: Figure, caption: str, *, alt: str = "", small: bool = False) ->
     else:
         kind, content = _best(plot)
     # Within the page's policy: img-src allows data: and nothing else.
-    source = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    address = f"data:image/{kind};base64,{base64.b64encode(content).decode('ascii')}"
     size = f'width="{shown * across:.0f}" height="{shown * down:.0f}"'
     below = ""
     if caption:
         below = f"<figcaption>{text(caption)}</figcaption>"
-    return f'<figure><img src="{source}" {size} alt="{text(alt or said(plot) or caption)}">{below}</figure>'
+    return f'<figure><img src="{address}" {size} alt="{text(alt or said(plot) or caption)}">{below}</figure>'
 
 
 def said(plot: Figure) -> str:
     """What a figure says in words: its titles, notes, names of axes and of lines; numbers and ticks are left out."""
-    found: list[Text] = [*plot.texts]
+    texts: list[Text] = [*plot.texts]
     if plot._suptitle:
-        found.insert(0, plot._suptitle)
+        texts.insert(0, plot._suptitle)
     for axes in plot.axes:
-        found += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        texts += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
     # Text in legends is not among the texts of figure or axes.
     for legend in (*plot.legends, *(axes.get_legend() for axes in plot.axes)):
         if legend:
-            found += legend.get_texts()
-    lines = (" ".join(each.get_text().split()) for each in found if each.get_visible())
+            texts += legend.get_texts()
+    lines = (" ".join(label.get_text().split()) for label in texts if label.get_visible())
     spoken = [line for line in dict.fromkeys(lines) if any(letter.isalpha() for letter in line)]
     words = ". ".join(line.rstrip(".") for line in spoken)
     if len(words) <= WORDS:

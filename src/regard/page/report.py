@@ -127,18 +127,18 @@ def _left_out(record: Record) -> list[tuple[str, str]]:
 
 def _extent(section: dict[str, Any], calls: list[dict[str, Any]]) -> str:
     """How many layers, heads and tokens: "12 layers × 12 heads, 30 tokens"."""
-    own = [calls[place] for place in section["calls"]]
-    heads = {call["heads"] for call in own}
+    chosen = [calls[index] for index in section["calls"]]
+    heads = {call["heads"] for call in chosen}
     if len(heads) == 1:
         shape = f" × {count(heads.pop(), 'head')}"
     else:
         shape = f", {count(len(section['heads']), 'head')}"
-    queries, keys = max((call["queries"], call["keys"]) for call in own)
+    queries, keys = max((call["queries"], call["keys"]) for call in chosen)
     if queries == keys:
         size = count(keys, "token")
     else:
         size = f"{count(queries, 'query', 'queries')} × {count(keys, 'key')}"
-    return f"{count(len(own), 'layer')}{shape}, {size}"
+    return f"{count(len(chosen), 'layer')}{shape}, {size}"
 
 
 def _settings(record: Record) -> list[tuple[str, str]]:
@@ -172,8 +172,8 @@ def _series(call: dict[str, Any]) -> list[dict[str, Any]]:
 def _precision(description: dict[str, Any], numbers: Numbers) -> list[str]:
     """What is rounded on this page, and how far."""
     pictures = [call["picture"] for call in description["calls"] if call["picture"]]
-    single = {own["mean"]["code"] for own in pictures if "peak" not in own}
-    cells = sorted({own["cell"] for own in pictures if "peak" in own})
+    single = {picture["mean"]["code"] for picture in pictures if "peak" not in picture}
+    cells = sorted({picture["cell"] for picture in pictures if "peak" in picture})
     half = f"within {100 * F16_ERROR:.2f} % of the record's (float16)"
     levels = (
         f"kept with 256 levels, even in the logarithm over {DECADES} decades: within {100 * LOG8_ERROR:.1f} % of the "

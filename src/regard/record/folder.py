@@ -52,18 +52,18 @@ def write(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _check_ours(folder / RECORD)
-        with files.temporary(folder) as place:
-            numbers.save_file(stored, place / "statistics.safetensors")
-            heads.to_parquet(place / "heads.parquet", index=False)
-            named = {kind: _named(place, kind) for kind in NAMES}
+        with files.temporary(folder) as unfinished:
+            numbers.save_file(stored, unfinished / "statistics.safetensors")
+            heads.to_parquet(unfinished / "heads.parquet", index=False)
+            named = {kind: _named(unfinished, kind) for kind in NAMES}
             seals = {kind: seal for kind, (_, seal) in named.items()}
-            (place / RECORD).write_bytes(_text(head | {"files": seals} | body))
+            (unfinished / RECORD).write_bytes(_text(head | {"files": seals} | body))
             # One save at a time, so that nobody clears away what another one has just published.
             with files.one_at_a_time(folder):
                 for finished, seal in named.values():
                     files.publish(finished, folder / seal["name"])
                 # Last: from here on a reader finds the new record, and everything that it names is there.
-                files.publish(place / RECORD, folder / RECORD)
+                files.publish(unfinished / RECORD, folder / RECORD)
                 _clear(folder, {seal["name"] for _, seal in named.values()})
     except FileExistsError:
         raise RecordError(f"{folder}: a record is a folder, and this is a file") from None
@@ -166,9 +166,9 @@ def _text(body: dict[str, Any]) -> bytes:
     return text
 
 
-def _named(place: Path, kind: str) -> tuple[Path, dict[str, Any]]:
+def _named(unfinished: Path, kind: str) -> tuple[Path, dict[str, Any]]:
     """A data file that is complete, and its seal, with the name that its content gives it."""
-    (path,) = place.glob(f"{kind}.*")
+    (path,) = unfinished.glob(f"{kind}.*")
     state = sealing.state(path)
     return path, {"name": f"{kind}-{state['sha256'][:16]}{path.suffix}"} | state
 

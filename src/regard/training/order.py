@@ -27,9 +27,9 @@ class Shuffled(Dataset):
     def __len__(self) -> int:
         return self.count
 
-    def __getitem__(self, place: int) -> tuple[int, Any]:
-        epoch, index = divmod(place, len(self.data))
-        return place, self.data[int(self._permutation(epoch)[index])]
+    def __getitem__(self, position: int) -> tuple[int, Any]:
+        epoch, index = divmod(position, len(self.data))
+        return position, self.data[int(self._permutation(epoch)[index])]
 
     def _shuffled(self, epoch: int) -> NDArray[np.int64]:
         # From seed and epoch alone: a run that resumes in the seventh need not draw the six before.
@@ -45,8 +45,8 @@ class InOrder(Dataset):
     def __len__(self) -> int:
         return len(self.data)
 
-    def __getitem__(self, place: int) -> tuple[int, Any]:
-        return place, self.data[place]
+    def __getitem__(self, position: int) -> tuple[int, Any]:
+        return position, self.data[position]
 
 
 def seeded(collate: Callable[[list[Any]], Any], seed: int) -> Callable[[list[tuple[int, Any]]], Any]:

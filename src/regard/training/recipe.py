@@ -106,8 +106,8 @@ class Recipe:
                 "positive or None",
             )
         for name, known in (("lr_scheduler_type", SCHEDULES), ("precision", PRECISIONS)):
-            if text(name, given := getattr(self, name)) not in known:
-                raise ArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {given!r}")
+            if text(name, value := getattr(self, name)) not in known:
+                raise ArgumentError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}")
         if not isinstance(self.gradient_checkpointing, bool):
             raise ArgumentError(
                 f"gradient_checkpointing must be True or False, got {self.gradient_checkpointing!r}"

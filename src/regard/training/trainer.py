@@ -24,8 +24,8 @@ def guarded(guard: Guard) -> type:
     class Trainer(base):  # type: ignore[misc, valid-type]
         label_smoother: Any
 
-        def __init__(self, **given: Any) -> None:
-            super().__init__(**given)
+        def __init__(self, **kwargs: Any) -> None:
+            super().__init__(**kwargs)
             if self.label_smoother is not None and self._loss_shifts_labels and not _known(self.model):
                 # Trainer moves labels for listed classes alone: others would learn to repeat their input.
                 self.label_smoother = partial(self.label_smoother, shift_labels=True)

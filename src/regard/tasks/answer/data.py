@@ -101,8 +101,8 @@ class Lessons(Dataset):
         # A generator for each index: an example is the same in whatever order examples are read.
         generator = np.random.default_rng((self.seed, index))
         world = _world(generator, int(generator.choice(LENGTHS, p=CHANCES)), held=False)
-        asked = _some(questions(world), generator)
-        return row(world.sentences, [(question, answer) for question, answer, _ in asked], self.vocabulary)
+        chosen = _some(questions(world), generator)
+        return row(world.sentences, [(question, answer) for question, answer, _ in chosen], self.vocabulary)
 
 
 def _some(answered: dict[int, list[Question]], generator: np.random.Generator) -> list[Question]:
@@ -134,13 +134,13 @@ class Stories(Dataset):
 
 
 def row(
-    sentences: Sequence[str], asked: Sequence[tuple[str, str | None]], vocabulary: Vocabulary
+    sentences: Sequence[str], pairs: Sequence[tuple[str, str | None]], vocabulary: Vocabulary
 ) -> dict[str, Tensor]:
     """One example: a story, questions, each followed by its masked answer, and an end.
 
     Args:
         sentences: of the story.
-        asked: questions, each with its answer, or None where that is not known.
+        pairs: questions, each with its answer, or None where that is not known.
         vocabulary: of both.
 
     Returns:
@@ -166,7 +166,7 @@ def row(
         # Backwards, so that in a story longer than any that was learned from, the last sentences, on which most answers
         # rest, still have segments that the model knows.
         segments += [min(QUESTIONS + len(sentences) - 1 - number, SEGMENTS - 1)] * len(added)
-    for number, (question, answer) in enumerate(asked):
+    for number, (question, answer) in enumerate(pairs):
         added = vocabulary.encode(tokenize(question))
         label = IGNORED
         if answer is not None:

@@ -101,10 +101,10 @@ def _result(
         for number, sentence in enumerate(story.sentences)
     )
     notes = (*_doubts(story, probability), *_checked(story, truth), *_attended(story, truth, marks))
-    said, under = f"{story.question} {story.answer}", f"What each sentence got from the answer, in {where}."
+    title, under = f"{story.question} {story.answer}", f"What each sentence got from the answer, in {where}."
     support = truth.support if marks else None
-    figure = draw.passage(story.sentences, shares.numpy(), support=support, title=said, note=under)
-    return Result(said, ("", "sentence", "share", ""), rows, notes, record, ((" ".join(notes), figure),))
+    figure = draw.passage(story.sentences, shares.numpy(), support=support, title=title, note=under)
+    return Result(title, ("", "sentence", "share", ""), rows, notes, record, ((" ".join(notes), figure),))
 
 
 def _marks(shares: Tensor, support: tuple[int, ...]) -> dict[int, bool]:

@@ -150,7 +150,7 @@ class _World:
 
     def _replace(self, room: _Room, by: _Room) -> None:
         for rooms in (self.people, self.lies):
-            rooms.update({name: by for name, found in rooms.items() if found is room})
+            rooms.update({name: by for name, other in rooms.items() if other is room})
 
 
 def _parsed(sentence: str) -> tuple[str, str, str, str | None]:

@@ -43,9 +43,9 @@ def look(path: Path | None, *, model: str | None = None) -> Result:
     network, vocabulary = pretrained.load("caption", model)
     best = pretrained.card("caption", model)["scores"]["digits"]["best"]
     written = write(network, {"pixel_values": image[None]}, LONGEST, vocabulary)
-    record, said = written.record, vocabulary.decode(written.ids)
+    record, sentence = written.record, vocabulary.decode(written.ids)
     record.source_tokens = [PATCHES]
-    record.info |= {"model": f"caption, {model}", "text": said}
+    record.info |= {"model": f"caption, {model}", "text": sentence}
     # The end is left out, unless nothing else was written.
     count = max(len(written.ids) - (written.ids[-1] == END), 1)
     weights, names = record[best["layer"]].weights(int(best["head"]))[:count], written.words[:count]
@@ -61,7 +61,7 @@ def look(path: Path | None, *, model: str | None = None) -> Result:
     under = f"Where {best['layer']}, head {best['head']}, looked while it wrote each word."
     truths = None if truth is None else truth.unflatten(1, (SIDE, SIDE))
     figure = draw.overlay(
-        image, weights.unflatten(1, (SIDE, SIDE)), names, truth=truths, title=said, note=under
+        image, weights.unflatten(1, (SIDE, SIDE)), names, truth=truths, title=sentence, note=under
     )
     header = ("written", "looked at (row, column)", "weight", "")
-    return Result(said, header, lines, notes, record, ((" ".join(notes) or under, figure),))
+    return Result(sentence, header, lines, notes, record, ((" ".join(notes) or under, figure),))

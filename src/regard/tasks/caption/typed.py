@@ -53,8 +53,8 @@ def _digits(image: Pixels) -> Iterator[tuple[Pixels, int]]:
 
 def _nearest(bank: Pixels, square: Pixels) -> float:
     """The least squared distance to any of `(drawings, pixels)`; never 0, so that it has a logarithm."""
-    own = square.ravel()
-    distances = np.einsum("dp,dp->d", bank, bank) - 2 * bank @ own + own @ own
+    pixels = square.ravel()
+    distances = np.einsum("dp,dp->d", bank, bank) - 2 * bank @ pixels + pixels @ pixels
     return max(float(distances.min()), 1e-6)
 
 
@@ -94,6 +94,6 @@ def _drawn(font: Any, digit: str) -> Pixels:
 
 def _moved(drawings: list[Pixels]) -> Pixels:
     """The squares around digits, each also a pixel further every way, in rows."""
-    squares = np.stack([max(_digits(drawing), key=lambda found: found[0].sum())[0] for drawing in drawings])
+    squares = np.stack([max(_digits(drawing), key=lambda digit: digit[0].sum())[0] for drawing in drawings])
     steps = [(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)]
     return np.concatenate([np.roll(squares, step, (1, 2)) for step in steps]).reshape(-1, BOX * BOX)

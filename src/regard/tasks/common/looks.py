@@ -14,13 +14,13 @@ LOOKS = ("translate", "bottleneck", "answer", "summarize", "caption")
 
 
 def look(
-    task: str, given: str | Path | None = None, *, model: str | None = None, into: str | None = None
+    task: str, text: str | Path | None = None, *, model: str | None = None, into: str | None = None
 ) -> Result:
     """Run a trained model of a task on an input.
 
     Args:
         task: one of `LOOKS`.
-        given: a text; a picture's file for "caption"; None: an example.
+        text: what to read; a picture's file for "caption"; None: an example.
         model: one of the task's; None: the one whose attention reads best.
         into: for translations, "fr" (which None is) or "de".
 
@@ -37,17 +37,17 @@ def look(
     if task == "caption":
         from regard.tasks.caption import look as caption
 
-        return caption.look(None if given is None else Path(given), model=model)
-    if isinstance(given, Path):
-        raise ArgumentError(f"{task} must be given its text, got the path {str(given)!r}")
+        return caption.look(None if text is None else Path(text), model=model)
+    if isinstance(text, Path):
+        raise ArgumentError(f"{task} must be given its text, got the path {str(text)!r}")
     if translates:
         from regard.tasks.translate import look as translate
 
-        return translate.look(given, task=task, model=model, into="fr" if into is None else into)
+        return translate.look(text, task=task, model=model, into="fr" if into is None else into)
     if task == "answer":
         from regard.tasks.answer import look as answer
 
-        return answer.look(given, model=model)
+        return answer.look(text, model=model)
     from regard.tasks.summarize import look as summarize
 
-    return summarize.look(given, model=model)
+    return summarize.look(text, model=model)

@@ -145,14 +145,14 @@ def hide(examples: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         `input_ids`, and `labels`, −100 except where a token is asked for; each `(batch, context)`.
     """
     tokens = torch.stack([example["input_ids"] for example in examples])
-    asked = (torch.rand(tokens.shape) < HIDDEN) & (tokens != FILE_ID)
+    hidden = (torch.rand(tokens.shape) < HIDDEN) & (tokens != FILE_ID)
     # One number for each token decides between the three ways.
     how = torch.rand(tokens.shape)
-    inputs = tokens.masked_fill(asked & (how < 0.8), HIDDEN_ID)
+    inputs = tokens.masked_fill(hidden & (how < 0.8), HIDDEN_ID)
     other = torch.randint(1, VOCABULARY, tokens.shape)
     return {
-        "input_ids": torch.where(asked & (how >= 0.9), other, inputs),
-        "labels": tokens.masked_fill(~asked, IGNORED),
+        "input_ids": torch.where(hidden & (how >= 0.9), other, inputs),
+        "labels": tokens.masked_fill(~hidden, IGNORED),
     }
 
 

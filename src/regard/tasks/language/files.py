@@ -34,17 +34,17 @@ class Source:
 
 def python_files(root: Path, skipped: Set[str]) -> list[Path]:
     """The Python files below a folder, sorted, without those in folders whose names are in `skipped`."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for folder, inner, names in os.walk(root):
         # In place, as os.walk then does not go into the others: site-packages alone has tens of thousands of files.
         inner[:] = set(inner) - skipped
-        found += [Path(folder) / name for name in names if name.endswith(".py")]
-    return sorted(found)
+        paths += [Path(folder) / name for name in names if name.endswith(".py")]
+    return sorted(paths)
 
 
 def sources(root: Path) -> list[Source]:
     """Every Python file below `root` that is worth learning from, sorted by path, each text once."""
-    found: list[Source] = []
+    read: list[Source] = []
     seen: set[str] = set()
     for file in python_files(root, SKIPPED):
         relative = file.relative_to(root)
@@ -57,8 +57,8 @@ def sources(root: Path) -> list[Source]:
             continue
         if text.strip() and text not in seen:
             seen.add(text)
-            found.append(Source(relative.as_posix(), text))
-    return found
+            read.append(Source(relative.as_posix(), text))
+    return read
 
 
 def is_held_out(path: str) -> bool:

@@ -135,10 +135,10 @@ def filled_in(model: Any, data: Data) -> Card:
         torch.default_generator.manual_seed(SEED)
         for _, batch in batches(data, 8):
             logits, labels = model(input_ids=batch["input_ids"]).logits, batch["labels"]
-            asked = labels != IGNORED
+            hidden = labels != IGNORED
             rows = cross_entropy(logits.mT.float(), labels, reduction="none", ignore_index=IGNORED)
-            losses.append(rows.sum(1) / asked.sum(1))
-            right.append(((logits.argmax(-1) == labels) & asked).sum(1) / asked.sum(1))
+            losses.append(rows.sum(1) / hidden.sum(1))
+            right.append(((logits.argmax(-1) == labels) & hidden).sum(1) / hidden.sum(1))
     return {
         "nats_per_hidden_token": mean_with_interval(torch.cat(losses).numpy()),
         "right": mean_with_interval(torch.cat(right).double().numpy()),

@@ -30,19 +30,19 @@ PLACES = 64
 LONGEST = 320  # tokens that are read; later sentences are left out
 
 
-def split(found: Mapping[str, Iterable[Path]]) -> tuple[list[Document], list[Document]]:
+def split(files_of: Mapping[str, Iterable[Path]]) -> tuple[list[Document], list[Document]]:
     """Split the documents of packages into those to train on and those of held-out packages.
 
     A held-out document that has its summary or a sentence in common with one to train on, as copied code does, is
     left out.
 
     Args:
-        found: name of a package → its source files, as `packages` gives them.
+        files_of: name of a package → its source files, as `packages` gives them.
     """
     train: list[Document] = []
     held: list[Document] = []
     # By package and not by document, as docstrings of one package are often variations of each other.
-    for name, files in found.items():
+    for name, files in files_of.items():
         if held_out(f"package {name}", ONE_IN):
             held += documents(name, files)
         else:

@@ -33,7 +33,7 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
         return bottleneck.contrast(text, chosen.model, MODELS[task], into)
     source = Source.of(task, TEXTS[task] if text is None else text, into)
     written, vocabulary = run(source, chosen.model)
-    said, right = vocabulary.decode(written.ids), source.right(written, vocabulary)
+    answer, right = vocabulary.decode(written.ids), source.right(written, vocabulary)
     call, head = best_head(task, chosen.model, written)
     weights, (subwords,) = call.weights(head), written.record.source_tokens or [[]]
     keys = [subword.removeprefix(CONTINUATION) for subword in subwords]
@@ -44,8 +44,8 @@ def look(text: str | None, *, task: str = "translate", model: str | None = None,
         notes += (
             f"Attention was on the right word for {sum(known)} of {len(known)} words that have a partner.",
         )
-    title = f"{source.text} → {said}"
+    title = f"{source.text} → {answer}"
     figure = draw.heatmap(weights, tokens=written.words, key_tokens=keys, truth=truth, title=title)
     under = f"Where {call.layer}, head {head}, looked while it wrote each word."
     header = ("written", "looked at", "weight", "")
-    return Result(said, header, lines, notes, written.record, ((" ".join((under, *notes)), figure),))
+    return Result(answer, header, lines, notes, written.record, ((" ".join((under, *notes)), figure),))
