@@ -16,9 +16,14 @@ def test_retired_names_are_found(tmp_path):
     bad.parent.mkdir()
     bad.write_text("def settle(probe):\n    self.lives = call(roads=1)\n\nclass Prober: pass\n")
     assert [fault.rpartition(": ")[2] for fault in words.retired_faults([bad])] == [
-        "life is history", "seams is hooks", "settle is resolve", "prober is monitor", "probe is monitor",
-        "lives is histories", "roads is fast paths",
-    ]  # fmt: skip
+        "life is history",
+        "seams is hooks",
+        "settle is resolve",
+        "prober is monitor",
+        "probe is monitor",
+        "lives is histories",
+        "roads is fast paths",
+    ]
 
 
 def test_no_local_is_called_by_a_word_alone():
