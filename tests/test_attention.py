@@ -167,8 +167,9 @@ def test_nothing_in_nothing_out(sizes, mask, value):
     assert observation.top.keys.shape == (batch, heads, queries, 2)
     cell = observation.map.cell
     assert observation.map.total.shape[2:] == (
-        cells(keys - queries, keys, cell), cells(0, keys, cell),
-    )  # fmt: skip
+        cells(keys - queries, keys, cell),
+        cells(0, keys, cell),
+    )
     assert rg.weights(query, key, mask=mask).shape == (batch, heads, queries, keys)
     output = rg.attend(query, key, values, mask=mask)
     assert output.shape == (batch, heads, queries, 4) and not output.any()

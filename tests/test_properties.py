@@ -73,9 +73,11 @@ def test_windows_of_weights_are_pieces_of_the_whole(case: Case, tiling, data):
     queries, keys = case.query.shape[2], case.key.shape[2]
     part = {
         name: slice(*data.draw(st.tuples(bounds, bounds, st.none() | st.integers(1, 3)), label=name))
-        for name, bounds in (("rows", st.none() | st.integers(-queries - 2, queries + 2)),
-                             ("columns", st.none() | st.integers(-keys - 2, keys + 2)))
-    }  # fmt: skip
+        for name, bounds in (
+            ("rows", st.none() | st.integers(-queries - 2, queries + 2)),
+            ("columns", st.none() | st.integers(-keys - 2, keys + 2)),
+        )
+    }
     with tiles_of(*tiling):
         window = rg.weights(case.query, case.key, **part, **case.keywords)
     whole = reference.weights(case.query, case.key, case.spec)[..., :keys]

@@ -34,8 +34,11 @@ def test_a_date_is_translated_and_reported(regard, tmp_path):
     status, out, err = regard("look", "translate", TEXTS["translate"], "--to", "de")
     assert (status, err) == (0, "") and out.startswith("Donnerstag, 3. März 2022\n")
     assert [line[:2] for line in lines(out) if line[-1] == "✓"] == [
-        ["Donnerstag", "Thursday"], ["3", "3"], ["März", "March"], ["2022", "2022"],
-    ]  # fmt: skip
+        ["Donnerstag", "Thursday"],
+        ["3", "3"],
+        ["März", "March"],
+        ["2022", "2022"],
+    ]
     assert "Attention was on the right word for 4 of 4 words that have a partner." in out
     assert "The report: regard-report.html" in out
     html = (tmp_path / "regard-report.html").read_text()

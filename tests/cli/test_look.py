@@ -125,8 +125,10 @@ def test_a_damaged_model_is_a_mistake(regard, folders, tmp_path):
 def test_the_program_itself_runs_and_reports_mistakes(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", "from regard.cli import main; main()", "look", "./nowhere"],
-        capture_output=True, text=True, cwd=tmp_path,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
     assert done.returncode == 2 and done.stderr.startswith("regard: ") and "Traceback" not in done.stderr
 
 

@@ -233,9 +233,14 @@ def test_bad_input_is_named(arguments, error, message):
 def test_a_map_and_a_mask_go_together():
     mask = near(1, 0)
     map_of = Map(
-        total=torch.eye(4)[None, None], peak=torch.eye(4)[None, None], rows=torch.ones(1, 1, 4),
-        cell=1, queries=4, keys=4, offset=0,
-    )  # fmt: skip
+        total=torch.eye(4)[None, None],
+        peak=torch.eye(4)[None, None],
+        rows=torch.ones(1, 1, 4),
+        cell=1,
+        queries=4,
+        keys=4,
+        offset=0,
+    )
     figure = draw.heatmap(map_of, 0, allowed=mask.dense(4, 4)[0, 0])
     assert len(cells(figure)) == 7
 

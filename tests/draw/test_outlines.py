@@ -48,8 +48,11 @@ def test_a_block_is_four_lines_in_the_units_of_its_extent():
     right[1:, 2:4] = True
     lines = lines_of(right, (-0.5, 9.5, 12.5, 6.5))
     assert sorted(map(tuple, lines.reshape(-1, 4).tolist())) == [
-        (3.5, 8.5, 3.5, 12.5), (3.5, 8.5, 7.5, 8.5), (3.5, 12.5, 7.5, 12.5), (7.5, 8.5, 7.5, 12.5),
-    ]  # fmt: skip
+        (3.5, 8.5, 3.5, 12.5),
+        (3.5, 8.5, 7.5, 8.5),
+        (3.5, 12.5, 7.5, 12.5),
+        (7.5, 8.5, 7.5, 12.5),
+    ]
 
 
 @given(st.integers(0, 1000))

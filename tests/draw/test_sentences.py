@@ -42,9 +42,10 @@ def test_bars_and_shares_are_the_masses():
     assert {f"{100 * mass / 0.6:.0f} %" for mass in masses if mass > 0.003} <= set(written)
     assert any("all sentences got together (0.6). One head." in text for text in written)
     (bold,) = {
-        text.get_text() for text in texts(figure)
+        text.get_text()
+        for text in texts(figure)
         if text.get_weight() == "bold" and text.get_text() in STORY.sentences
-    }  # fmt: skip
+    }
     assert bold == STORY.sentences[masses.argmax()]
     assert signs(figure) == [] and frames(figure) == []
     assert faults(figure) == []

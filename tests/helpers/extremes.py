@@ -30,9 +30,11 @@ MASS = 1e-5  # of a row
 
 @st.composite
 def extremes(
-    draw: st.DrawFn, shapes: st.SearchStrategy[tuple[int, ...]], dtypes: tuple[torch.dtype, ...],
+    draw: st.DrawFn,
+    shapes: st.SearchStrategy[tuple[int, ...]],
+    dtypes: tuple[torch.dtype, ...],
     kinds: tuple[str, ...] = BIASES,
-) -> Case:  # fmt: skip
+) -> Case:
     """Any call there is, with numbers of any size, NaN and infinities anywhere, or scores with many exact ties."""
     case = draw(cases(shapes, kinds))
     dtype = draw(st.sampled_from(dtypes))

@@ -21,17 +21,25 @@ from regard.masks import (
     prefix,
     random_blocks,
     strided,
-)  # fmt: skip
+)
 
 BATCH, HEADS, QUERIES, KEYS = 3, 2, 269, 397
 OFFSET = KEYS - QUERIES
 
 MASKS: list[Mask] = [
-    causal(), near(70, 3), causal() & strided(7), random_blocks(1, block=32), global_tokens([5, 300]), prefix(260),
-    ~prefix(140), prefix([397, 1, 200]), padding([397, 300, 129]),
-    causal() & padding([300, 97, 390], start=[97, 300, 7]), documents(torch.arange(KEYS) // 150),
+    causal(),
+    near(70, 3),
+    causal() & strided(7),
+    random_blocks(1, block=32),
+    global_tokens([5, 300]),
+    prefix(260),
+    ~prefix(140),
+    prefix([397, 1, 200]),
+    padding([397, 300, 129]),
+    causal() & padding([300, 97, 390], start=[97, 300, 7]),
+    documents(torch.arange(KEYS) // 150),
     dense(keep=torch.ones(QUERIES, KEYS).tril(-9).bool()),
-]  # fmt: skip
+]
 
 
 def by_torch(mask: Mask) -> BlockMask:

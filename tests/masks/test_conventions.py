@@ -31,9 +31,14 @@ def test_content_need_not_be_contiguous() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "blocked"),
-    [(torch.float32, torch.finfo(torch.float32).min), (torch.float16, torch.finfo(torch.float16).min),
-     (torch.bfloat16, -1e4), (torch.float64, -1e9), (torch.float32, -torch.inf)],
-)  # fmt: skip
+    [
+        (torch.float32, torch.finfo(torch.float32).min),
+        (torch.float16, torch.finfo(torch.float16).min),
+        (torch.bfloat16, -1e4),
+        (torch.float64, -1e9),
+        (torch.float32, -torch.inf),
+    ],
+)
 def test_additive_blocks_with_what_models_use(dtype: torch.dtype, blocked: float) -> None:
     keep = torch.rand(5, 7) < 0.5
     additive = torch.zeros(5, 7, dtype=dtype).masked_fill(~keep, blocked)

@@ -24,7 +24,7 @@ from regard.masks import (
     prefix,
     random_blocks,
     strided,
-)  # fmt: skip
+)
 
 QUERIES, KEYS = 13, 19
 OFFSETS = (6, 0, -4)  # queries at the end, at the start, and some before the first key

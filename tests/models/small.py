@@ -14,9 +14,13 @@ PAD, START, END, IGNORED = 0, 1, 2, -100
 PIXELS = (1, 15, 20)  # 3 × 4 patches of 5 × 5
 
 TEXT = {
-    "vocab_size": VOCABULARY, "dropout": 0.0,
-    "pad_token_id": PAD, "bos_token_id": START, "eos_token_id": END, "decoder_start_token_id": START,
-}  # fmt: skip
+    "vocab_size": VOCABULARY,
+    "dropout": 0.0,
+    "pad_token_id": PAD,
+    "bos_token_id": START,
+    "eos_token_id": END,
+    "decoder_start_token_id": START,
+}
 LAYERS = {
     "hidden_size": WIDTH,
     "num_hidden_layers": DEPTH,

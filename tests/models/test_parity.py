@@ -33,14 +33,29 @@ def close(got: Tensor, want: Tensor) -> None:
 
 def gpt2():
     """GPT-2, and its weights under our names."""
-    theirs = shaken(transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=VOCABULARY, n_positions=41, n_embd=WIDTH, n_layer=DEPTH, n_head=HEADS, n_inner=HIDDEN,
-        bos_token_id=1, eos_token_id=2, pad_token_id=0,
-    )))  # fmt: skip
+    theirs = shaken(
+        transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(
+                vocab_size=VOCABULARY,
+                n_positions=41,
+                n_embd=WIDTH,
+                n_layer=DEPTH,
+                n_head=HEADS,
+                n_inner=HIDDEN,
+                bos_token_id=1,
+                eos_token_id=2,
+                pad_token_id=0,
+            )
+        )
+    )
     pairs = {
-        "attn.c_attn": "attention.qkv", "attn.c_proj": "attention.output", "ln_1": "attention_norm",
-        "mlp.c_fc": "feedforward.inner", "mlp.c_proj": "feedforward.outer", "ln_2": "feedforward_norm",
-    }  # fmt: skip
+        "attn.c_attn": "attention.qkv",
+        "attn.c_proj": "attention.output",
+        "ln_1": "attention_norm",
+        "mlp.c_fc": "feedforward.inner",
+        "mlp.c_proj": "feedforward.outer",
+        "ln_2": "feedforward_norm",
+    }
     body = theirs.transformer
     state = {
         "decoder.embedding.tokens.weight": body.wte.weight,
@@ -77,10 +92,18 @@ def test_gpt2():
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_bert(side):
-    theirs = shaken(transformers.BertForMaskedLM(transformers.BertConfig(
-        vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=DEPTH, num_attention_heads=HEADS,
-        intermediate_size=HIDDEN, max_position_embeddings=41,
-    )))  # fmt: skip
+    theirs = shaken(
+        transformers.BertForMaskedLM(
+            transformers.BertConfig(
+                vocab_size=VOCABULARY,
+                hidden_size=WIDTH,
+                num_hidden_layers=DEPTH,
+                num_attention_heads=HEADS,
+                intermediate_size=HIDDEN,
+                max_position_embeddings=41,
+            )
+        )
+    )
     body, head = theirs.bert, theirs.cls.predictions
     pairs = {
         "encoder.embedding.tokens": body.embeddings.word_embeddings,

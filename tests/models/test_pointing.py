@@ -109,10 +109,19 @@ def test_accumulated_batches_are_one_batch(tmp_path):
         torch.manual_seed(3)
         model = model_of("point").train()
         arguments = transformers.TrainingArguments(
-            str(tmp_path), per_device_train_batch_size=size, gradient_accumulation_steps=parts, max_steps=1,
-            optim="sgd", learning_rate=0.1, max_grad_norm=0.0, report_to=[], save_strategy="no", use_cpu=True,
-            disable_tqdm=True, logging_strategy="no",
-        )  # fmt: skip
+            str(tmp_path),
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=parts,
+            max_steps=1,
+            optim="sgd",
+            learning_rate=0.1,
+            max_grad_norm=0.0,
+            report_to=[],
+            save_strategy="no",
+            use_cpu=True,
+            disable_tqdm=True,
+            logging_strategy="no",
+        )
         transformers.Trainer(model, arguments, train_dataset=data).train()
         found.append(model.pointer.key.weight.detach().clone())
     assert_close(*found, rtol=1e-4, atol=1e-6)
@@ -121,13 +130,16 @@ def test_accumulated_batches_are_one_batch(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "error", "message"),
     [
-        ({"places": torch.ones(BATCH, 5, dtype=torch.bool)}, ShapeError,
-         r"places must be \(3, 11\), got \(3, 5\)"),
+        (
+            {"places": torch.ones(BATCH, 5, dtype=torch.bool)},
+            ShapeError,
+            r"places must be \(3, 11\), got \(3, 5\)",
+        ),
         ({"labels": torch.ones(BATCH, SOURCE, 1)}, ShapeError, r"labels must be \(3, 11\), got \(3, 11, 1\)"),
         ({"input_ids": torch.ones(SOURCE, dtype=torch.long)}, ShapeError, r"places must be \(11,\), got"),
         ({"places": torch.ones(BATCH, SOURCE)}, MaskError, "bool"),
     ],
-)  # fmt: skip
+)
 def test_what_must_hold(changed, error, message):
     with pytest.raises(error, match=message):
         model_of("point")(**labeled("point") | changed)

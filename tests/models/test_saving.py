@@ -54,9 +54,15 @@ def test_positions_come_back(positions, tmp_path):
     assert torch.equal(loaded(model, tmp_path, AUTO["text"])(**inputs).logits, model(**inputs).logits)
 
 
-@pytest.mark.parametrize("score, order, cell", [
-    ("additive", "luong", "lstm"), ("concat", "bahdanau", "gru"), ("general", "luong", "gru"), (None, "luong", "lstm"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "score, order, cell",
+    [
+        ("additive", "luong", "lstm"),
+        ("concat", "bahdanau", "gru"),
+        ("general", "luong", "gru"),
+        (None, "luong", "lstm"),
+    ],
+)
 def test_recurrent_forms_come_back(score, order, cell, tmp_path):
     model = model_of(
         "recurrent", score=score, order=order, cell=cell, num_hidden_layers=2, source_vocab_size=37

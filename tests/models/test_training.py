@@ -64,9 +64,16 @@ def rows(inputs):
 def trainer(model, folder, data, collate=None, **how):
     pytest.importorskip("accelerate")
     arguments = transformers.TrainingArguments(
-        str(folder), per_device_train_batch_size=2, per_device_eval_batch_size=2, report_to=[], save_strategy="no",
-        use_cpu=True, disable_tqdm=True, logging_strategy="no", **({"max_steps": 4, "learning_rate": 1e-3} | how),
-    )  # fmt: skip
+        str(folder),
+        per_device_train_batch_size=2,
+        per_device_eval_batch_size=2,
+        report_to=[],
+        save_strategy="no",
+        use_cpu=True,
+        disable_tqdm=True,
+        logging_strategy="no",
+        **({"max_steps": 4, "learning_rate": 1e-3} | how),
+    )
     return transformers.Trainer(model, arguments, collate, train_dataset=data, eval_dataset=data)
 
 
@@ -119,9 +126,14 @@ def tokenizer():
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
     made.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made, pad_token="<pad>", bos_token="<s>", eos_token="</s>", unk_token="<unk>",
-        mask_token="<mask>", padding_side="left",
-    )  # fmt: skip
+        tokenizer_object=made,
+        pad_token="<pad>",
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        mask_token="<mask>",
+        padding_side="left",
+    )
 
 
 @pytest.mark.parametrize("kind", ["decoder", "masked"])

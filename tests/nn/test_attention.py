@@ -223,8 +223,10 @@ def test_copies_and_files_keep_everything():
     assert torch.equal(loaded(x), module(x)) and torch.equal(copy.deepcopy(module)(x), module(x))
     assert list(layer().state_dict()) == ["qkv.weight", "qkv.bias", "output.weight", "output.bias"]
     assert list(layer(memory_dim=3, bias=False).state_dict()) == [
-        "query.weight", "key_value.weight", "output.weight",
-    ]  # fmt: skip
+        "query.weight",
+        "key_value.weight",
+        "output.weight",
+    ]
     assert "num_heads=4, num_kv_heads=2" in repr(module)
 
 

@@ -51,9 +51,9 @@ def test_directions_are_orthogonal_in_blocks_and_fair() -> None:
 
 def test_the_mean_product_is_the_exponential() -> None:
     q, k = 0.7 * torch.randn(2, TOKENS, DIM, dtype=torch.float64)
-    draws = torch.stack([
-        (maps := PositiveRandom(DIM, 4 * DIM, seed=seed).double())(q) @ maps(k).T for seed in range(1500)
-    ])  # fmt: skip
+    draws = torch.stack(
+        [(maps := PositiveRandom(DIM, 4 * DIM, seed=seed).double())(q) @ maps(k).T for seed in range(1500)]
+    )
     want = torch.exp(q @ k.T / math.sqrt(DIM))
     noise = draws.std(0) / math.sqrt(len(draws))
     assert ((draws.mean(0) - want).abs() < 5 * noise).all()

@@ -186,10 +186,14 @@ def test_the_error_of_random_features_falls_as_one_over_the_root_of_their_count(
     query, key, value = (part[:1, :2] / 3 for part in vectors(32, 32, HEADS))
     for causal in (False, True):
         counts = [64, 16384]
-        errors = torch.stack([
-            errors_by_rank(query, key, value, counts, by_features(seed=seed, causal=causal), causal=causal)
-            for seed in range(4)
-        ])  # fmt: skip
+        errors = torch.stack(
+            [
+                errors_by_rank(
+                    query, key, value, counts, by_features(seed=seed, causal=causal), causal=causal
+                )
+                for seed in range(4)
+            ]
+        )
         few, many = errors.mean((0, 2, 3)).tolist()
         assert 11 < few / many < 23  # √256 = 16
 

@@ -24,9 +24,14 @@ def test_counts_that_are_known_to_the_last_digit(name, count):
 
 # Table 2.1 of Brown et al. 2020: what is printed, and the unit of its last digit.
 TABLE = {
-    "Small": (125, 1e6), "Large": (760, 1e6), "XL": (1.3, 1e9), "2.7B": (2.7, 1e9), "6.7B": (6.7, 1e9),
-    "13B": (13, 1e9), "175B": (175, 1e9),
-}  # fmt: skip
+    "Small": (125, 1e6),
+    "Large": (760, 1e6),
+    "XL": (1.3, 1e9),
+    "2.7B": (2.7, 1e9),
+    "6.7B": (6.7, 1e9),
+    "13B": (13, 1e9),
+    "175B": (175, 1e9),
+}
 
 
 @pytest.mark.parametrize("name", TABLE)
@@ -68,9 +73,11 @@ def test_it_agrees_with_what_is_built(case):
     attention = {"num_kv_heads": case["num_key_value_heads"]}
     attention |= {name: case[name] for name in ("head_dim", "value_dim")}
     layer = {
-        "bias": case["bias"], "norm_type": case["norm_type"], "activation": "swiglu" if case["gated"] else "gelu",
+        "bias": case["bias"],
+        "norm_type": case["norm_type"],
+        "activation": "swiglu" if case["gated"] else "gelu",
         "attention": attention,
-    }  # fmt: skip
+    }
     if case["cross_attention"]:
         stack = rg.nn.Decoder(3, 20, 4, 29, memory_dim=13, **layer)
         config = Config(0, 20, 3, 4, 29, memory_dim=13, **case)

@@ -124,27 +124,33 @@ def test_a_cosine_of_nothing_is_zero() -> None:
     assert (Cosine()(query, key)[0, 0, 0] == 0).all()
 
 
-@pytest.mark.parametrize(("make", "message"), [
-    (lambda: Tempered(Dot(), 0.0), "temperature must be a finite number above 0, got 0.0"),
-    (lambda: Tempered(Dot(), float("inf")), "temperature must be a finite number, got inf"),
-    (lambda: Additive(3, 4, 0), "hidden_size must be at least 1, got 0"),
-    (lambda: Concat(0, 4, 5), "query_dim must be at least 1, got 0"),
-    (lambda: General(3, num_heads=0), "num_heads must be at least 1, got 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tempered(Dot(), 0.0), "temperature must be a finite number above 0, got 0.0"),
+        (lambda: Tempered(Dot(), float("inf")), "temperature must be a finite number, got inf"),
+        (lambda: Additive(3, 4, 0), "hidden_size must be at least 1, got 0"),
+        (lambda: Concat(0, 4, 5), "query_dim must be at least 1, got 0"),
+        (lambda: General(3, num_heads=0), "num_heads must be at least 1, got 0"),
+    ],
+)
 def test_arguments_out_of_range(make: Callable[[], Score], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make()
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("dot", "query and key must have one dim, got 11 and 23"),
-    ("scaled", "query and key must have one dim, got 11 and 23"),
-    ("cosine", "query and key must have one dim, got 11 and 23"),
-    ("general", r"keys must be \(batch, any heads, keys, 13\), got \(2, 3, 7, 23\)"),
-    ("general by head", r"keys must be \(batch, 3 heads, keys, 13\), got \(2, 3, 7, 23\)"),
-    ("additive", r"key must be \(batch, heads, tokens, 13\), got \(2, 3, 7, 23\)"),
-    ("concat", r"key must be \(batch, heads, tokens, 13\), got \(2, 3, 7, 23\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("dot", "query and key must have one dim, got 11 and 23"),
+        ("scaled", "query and key must have one dim, got 11 and 23"),
+        ("cosine", "query and key must have one dim, got 11 and 23"),
+        ("general", r"keys must be \(batch, any heads, keys, 13\), got \(2, 3, 7, 23\)"),
+        ("general by head", r"keys must be \(batch, 3 heads, keys, 13\), got \(2, 3, 7, 23\)"),
+        ("additive", r"key must be \(batch, heads, tokens, 13\), got \(2, 3, 7, 23\)"),
+        ("concat", r"key must be \(batch, heads, tokens, 13\), got \(2, 3, 7, 23\)"),
+    ],
+)
 def test_keys_of_another_dim(name: str, message: str) -> None:
     query, _ = inputs(name)
     with pytest.raises(ShapeError, match=message):

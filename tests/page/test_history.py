@@ -200,8 +200,12 @@ def test_drawings_are_named_for_files():
     own = a_history(layers=1, heads=2, statistics=("entropy", "max_weight"), pictures=1)
     own = replace(own, layers=(replace(own.layers[0], name="../a b"),))
     assert [name for name, _ in drawings(own, LOSS)] == [
-        "loss", "entropy", "max-weight", "0-.._a_b-head-0", "0-.._a_b-head-1",
-    ]  # fmt: skip
+        "loss",
+        "entropy",
+        "max-weight",
+        "0-.._a_b-head-0",
+        "0-.._a_b-head-1",
+    ]
     assert "loss" not in [name for name, _ in drawings(own)]
 
 
@@ -218,8 +222,11 @@ def test_the_largest_change_is_found(data):
     flat = data.draw(st.lists(number, min_size=size, max_size=size))
     own = History(
         tuple(Layer(f"h.{i}", kind, heads, 0, 0, 5, 5) for i in range(layers)),
-        tuple(names), {}, tuple(range(steps)), torch.tensor(flat).reshape(steps, len(names), -1),
-    )  # fmt: skip
+        tuple(names),
+        {},
+        tuple(range(steps)),
+        torch.tensor(flat).reshape(steps, len(names), -1),
+    )
     table = own.table
     found = changes(own)
     assert [(each.layer, each.head) for each in found] == [

@@ -218,9 +218,14 @@ def fake(tokens, layers, heads):
     for layer in range(layers):
         noise = (torch.randn(1, heads, side, side) * 1.5).softmax(-1)
         picture = Map(
-            total=noise * cell, peak=noise * torch.rand_like(noise), rows=torch.full((1, 1, side), cell),
-            cell=cell, queries=tokens, keys=tokens, offset=0,
-        )  # fmt: skip
+            total=noise * cell,
+            peak=noise * torch.rand_like(noise),
+            rows=torch.full((1, 1, side), cell),
+            cell=cell,
+            queries=tokens,
+            keys=tokens,
+            offset=0,
+        )
         kept = {
             name: torch.rand_like(row)
             for name in (*base.row_names(), "received")

@@ -48,8 +48,10 @@ def test_relative_looks_up_the_distance_and_holds_it_at_the_ends():
 
 
 def test_the_logarithm_makes_weights_of_products_and_a_product_of_zero_blocks():
-    query, key, value = (torch.rand(*part.shape, dtype=torch.float64) for part in draw_tensors(
-        BATCH, HEADS, HEADS, QUERIES, KEYS, 7, 7))  # fmt: skip
+    query, key, value = (
+        torch.rand(*part.shape, dtype=torch.float64)
+        for part in draw_tensors(BATCH, HEADS, HEADS, QUERIES, KEYS, 7, 7)
+    )
     key[:, :, 3], query[:, :, 2] = 0, 0
     query, key = query.requires_grad_(), key.requires_grad_()
     products = query @ key.mT

@@ -298,8 +298,11 @@ def test_two_processes_of_a_launch_are_one_to_the_bit(tmp_path):
     for count, how in (("one", []), ("two", launch)):
         done = subprocess.run(
             [sys.executable, *how, str(tmp_path / "script.py"), str(tmp_path / count), count],
-            env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr[-3000:]
     one = (tmp_path / "one-of-one-0").read_bytes()
     assert (tmp_path / "two-of-two-0").read_bytes() == (tmp_path / "two-of-two-1").read_bytes() == one

@@ -16,9 +16,14 @@ def run(folder: Path) -> Run:
     """Without dropout, whose random numbers differ from process to process."""
     recipe = tiny.recipe(max_steps=13, batch_size=8, save_steps=7, eval_steps=4)
     return train(
-        tiny.gpt(0.0), recipe, tiny.texts(23), folder=folder, evaluation=tiny.texts(16, 1), monitor=tiny.monitor(),
+        tiny.gpt(0.0),
+        recipe,
+        tiny.texts(23),
+        folder=folder,
+        evaluation=tiny.texts(16, 1),
+        monitor=tiny.monitor(),
         progress=False,
-    )  # fmt: skip
+    )
 
 
 def note_the_end(folder: Path) -> None:

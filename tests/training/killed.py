@@ -29,9 +29,15 @@ def run(folder: str, model: torch.nn.Module, collate: object = collate) -> Run:
     """Train it: dropout, hidden tokens, evaluations and looks are all on."""
     recipe = tiny.recipe(max_steps=29, save_steps=EVERY, eval_steps=3, gradient_accumulation_steps=2)
     return train(
-        model, recipe, tiny.texts(23), folder=folder, evaluation=tiny.texts(7, 1), collate=collate,
-        monitor=tiny.monitor(), progress=False,
-    )  # fmt: skip
+        model,
+        recipe,
+        tiny.texts(23),
+        folder=folder,
+        evaluation=tiny.texts(7, 1),
+        collate=collate,
+        monitor=tiny.monitor(),
+        progress=False,
+    )
 
 
 if __name__ == "__main__":

@@ -38,9 +38,13 @@ def stopped(model, tmp_path, examples=None, **settings):
     collate = Watched()
     with pytest.raises(TrainingError) as error:
         train(
-            model, tiny.recipe(**settings), texts() if examples is None else examples, collate=collate, folder=tmp_path,
+            model,
+            tiny.recipe(**settings),
+            texts() if examples is None else examples,
+            collate=collate,
+            folder=tmp_path,
             progress=False,
-        )  # fmt: skip
+        )
     step = collate.poisoned.index(True) + 1 if True in collate.poisoned else 1
     return str(error.value), step
 

@@ -77,8 +77,11 @@ def test_a_killed_run_resumes_bit_for_bit(whole, tmp_path):
     assert run.seconds > 2 * killed.EVERY * killed.LATER  # those before it was killed are among them
     assert tiny.same(tiny.weights(model), tiny.weights(undisturbed))
     assert (run.losses, run.evaluations, run.rates, run.norms) == (
-        expected.losses, expected.evaluations, expected.rates, expected.norms,
-    )  # fmt: skip
+        expected.losses,
+        expected.evaluations,
+        expected.rates,
+        expected.norms,
+    )
     same_history(run.history, expected.history)
     same_history(History.load(tmp_path / "history.safetensors"), expected.history)
 

@@ -18,10 +18,19 @@ def gpt(dropout: float = 0.1, layers: int = LAYERS, heads: int = HEADS, **settin
     torch.manual_seed(7)
     return GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=VOCABULARY, n_positions=LENGTH, n_embd=WIDTH // HEADS * heads, n_layer=layers, n_head=heads,
-            resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout, bos_token_id=0, eos_token_id=0, **settings,
+            vocab_size=VOCABULARY,
+            n_positions=LENGTH,
+            n_embd=WIDTH // HEADS * heads,
+            n_layer=layers,
+            n_head=heads,
+            resid_pdrop=dropout,
+            embd_pdrop=dropout,
+            attn_pdrop=dropout,
+            bos_token_id=0,
+            eos_token_id=0,
+            **settings,
         )
-    )  # fmt: skip
+    )
 
 
 def bert() -> BertForMaskedLM:
@@ -29,10 +38,14 @@ def bert() -> BertForMaskedLM:
     torch.manual_seed(7)
     return BertForMaskedLM(
         BertConfig(
-            vocab_size=VOCABULARY, max_position_embeddings=LENGTH, hidden_size=WIDTH, num_hidden_layers=LAYERS,
-            num_attention_heads=HEADS, intermediate_size=2 * WIDTH,
+            vocab_size=VOCABULARY,
+            max_position_embeddings=LENGTH,
+            hidden_size=WIDTH,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            intermediate_size=2 * WIDTH,
         )
-    )  # fmt: skip
+    )
 
 
 def texts(count: int, seed: int = 0) -> list[dict[str, Tensor]]:

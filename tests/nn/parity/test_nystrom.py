@@ -37,9 +37,16 @@ def test_the_layer_with_the_weights_of_transformers() -> None:
     from transformers import NystromformerConfig
 
     config = NystromformerConfig(
-        vocab_size=19, hidden_size=WIDTH, num_hidden_layers=1, num_attention_heads=HEADS, intermediate_size=17,
-        num_landmarks=LANDMARKS, segment_means_seq_len=TOKENS, conv_kernel_size=3, max_position_embeddings=TOKENS,
-    )  # fmt: skip
+        vocab_size=19,
+        hidden_size=WIDTH,
+        num_hidden_layers=1,
+        num_attention_heads=HEADS,
+        intermediate_size=17,
+        num_landmarks=LANDMARKS,
+        segment_means_seq_len=TOKENS,
+        conv_kernel_size=3,
+        max_position_embeddings=TOKENS,
+    )
     model = module.NystromformerModel(config).double().eval()
     attention = model.encoder.layer[0].attention
     ours = LandmarkAttention(WIDTH, HEADS, LANDMARKS).double()

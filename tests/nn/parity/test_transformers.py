@@ -69,9 +69,13 @@ def test_gpt2():
     )
     model = shaken(transformers.GPT2Model(config))
     pairs = {
-        "attn.c_attn": "attention.qkv", "attn.c_proj": "attention.output", "ln_1": "attention_norm",
-        "mlp.c_fc": "feedforward.inner", "mlp.c_proj": "feedforward.outer", "ln_2": "feedforward_norm",
-    }  # fmt: skip
+        "attn.c_attn": "attention.qkv",
+        "attn.c_proj": "attention.output",
+        "ln_1": "attention_norm",
+        "mlp.c_fc": "feedforward.inner",
+        "mlp.c_proj": "feedforward.outer",
+        "ln_2": "feedforward_norm",
+    }
     state = {"norm.weight": model.ln_f.weight, "norm.bias": model.ln_f.bias}
     for i, layer in enumerate(model.h):
         for theirs, ours in pairs.items():
@@ -114,17 +118,26 @@ def llama_state(model, *, head_norm):
 def test_llama_and_those_built_like_it(name):
     dim = 10 if name == "Qwen3" else WIDTH // HEADS
     config = getattr(transformers, f"{name}Config")(
-        vocab_size=31, hidden_size=WIDTH, num_hidden_layers=DEPTH, num_attention_heads=HEADS, head_dim=dim,
-        num_key_value_heads=KV_HEADS, intermediate_size=HIDDEN, rms_norm_eps=1e-6, pad_token_id=0,
+        vocab_size=31,
+        hidden_size=WIDTH,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=HEADS,
+        head_dim=dim,
+        num_key_value_heads=KV_HEADS,
+        intermediate_size=HIDDEN,
+        rms_norm_eps=1e-6,
+        pad_token_id=0,
         **({"sliding_window": 5} if name == "Mistral" else {}),
-    )  # fmt: skip
+    )
     config._attn_implementation = "eager"
     model = shaken(getattr(transformers, f"{name}Model")(config))
     attention = {
-        "num_kv_heads": KV_HEADS, "head_dim": dim, "positions": Rotary(dim),
+        "num_kv_heads": KV_HEADS,
+        "head_dim": dim,
+        "positions": Rotary(dim),
         "qk_norm": "rms" if name == "Qwen3" else None,
         "mask": rg.near(4) if name == "Mistral" else None,
-    }  # fmt: skip
+    }
     options = {
         "norm_type": "rms",
         "activation": "swiglu",
@@ -140,9 +153,16 @@ def test_llama_and_those_built_like_it(name):
 @pytest.mark.parametrize("decodes", [False, True])
 def test_t5(decodes):
     config = transformers.T5Config(
-        vocab_size=31, d_model=WIDTH, d_kv=5, d_ff=HIDDEN, num_layers=DEPTH, num_heads=HEADS,
-        relative_attention_num_buckets=8, relative_attention_max_distance=20, dropout_rate=0.0,
-    )  # fmt: skip
+        vocab_size=31,
+        d_model=WIDTH,
+        d_kv=5,
+        d_ff=HIDDEN,
+        num_layers=DEPTH,
+        num_heads=HEADS,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=20,
+        dropout_rate=0.0,
+    )
     model = shaken(transformers.T5Model(config))
     theirs = model.decoder if decodes else model.encoder
     relative = Relative(HEADS, 20, num_buckets=8, bidirectional=not decodes)

@@ -17,9 +17,15 @@ def test_attention(causal, kv_heads, rotary):
         width, dim_head=dim, heads=heads, kv_heads=kv_heads, causal=causal, value_dim_head=value_dim
     ).double()
     ours = rg.nn.MultiHeadAttention(
-        width, heads, num_kv_heads=kv_heads, head_dim=dim, value_dim=value_dim, bias=False,
-        mask=rg.causal() if causal else None, positions=rg.nn.Rotary(dim, interleaved=True) if rotary else None,
-    ).double()  # fmt: skip
+        width,
+        heads,
+        num_kv_heads=kv_heads,
+        head_dim=dim,
+        value_dim=value_dim,
+        bias=False,
+        mask=rg.causal() if causal else None,
+        positions=rg.nn.Rotary(dim, interleaved=True) if rotary else None,
+    ).double()
     # Their query head i asks key head i mod kv_heads; ours are in groups, as Hugging Face's are.
     order = torch.arange(heads).view(-1, kv_heads).T.flatten()
     query = theirs.to_q.weight.unflatten(0, (heads, dim))[order].flatten(0, 1)

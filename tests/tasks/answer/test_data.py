@@ -17,10 +17,14 @@ from regard.watch import watch
 
 VERBS = {
     verb: kind
-    for kind, verbs in (("go", stories.GOES), ("take", stories.TAKES), ("drop", stories.DROPS),
-                        ("give", stories.GIVES))
+    for kind, verbs in (
+        ("go", stories.GOES),
+        ("take", stories.TAKES),
+        ("drop", stories.DROPS),
+        ("give", stories.GIVES),
+    )
     for verb in verbs
-}  # fmt: skip
+}
 SENTENCE = re.compile(rf"(\w+) ({'|'.join(VERBS)}) the (\w+)(?: to (\w+))? \.")
 
 

@@ -54,10 +54,14 @@ def test_what_a_drawn_story_does_not_answer_has_no_answer():
 @pytest.mark.parametrize("go", stories.GOES)
 def test_every_verb_is_understood(go, take, give, drop):
     told = (
-        f"Alice {go} the kitchen .", f"Bruno {go} the kitchen .", f"Alice {take} the key .",
-        f"Alice {give} the key to Bruno .", f"Bruno {go} the garden .", f"Bruno {drop} the key .",
+        f"Alice {go} the kitchen .",
+        f"Bruno {go} the kitchen .",
+        f"Alice {take} the key .",
+        f"Alice {give} the key to Bruno .",
+        f"Bruno {go} the garden .",
+        f"Bruno {drop} the key .",
         f"Bruno {go} the attic .",
-    )  # fmt: skip
+    )
     where, who = "where is the key ?", "who has the key ?"
     assert truth_of(where, told[:3]) == Truth("kitchen", (0, 2))
     assert truth_of(who, told[:4]) == Truth("Bruno", (3,))
@@ -104,15 +108,25 @@ TAKEN = ("Alice took the key .", "Alice gave the key to Bruno .")
         (("Alice left the key .",), WHERE, Truth(None, why="The story does not say where the key is.")),
         ((*HERE[:1], *TAKEN), "where is Bruno ?", Truth("kitchen", (0, 2))),
         ((*HAS[:2], TAKEN[1], "Bruno went to the attic ."), WHERE, Truth("attic", (2, 3))),
-        ((TAKEN[0], "Alice dropped the key .", *HERE[1:2], "Bruno took the key ."), WHERE, Truth("kitchen", (2, 3))),
-        ((TAKEN[0], "Alice dropped the key .", *HERE[1:2], "Bruno took the key ."), "where is Alice ?",
-         Truth("kitchen", (1, 2, 3))),
-        ((*TAKEN, "Bruno went to the attic .", "Bruno dropped the key .", "Bruno went to the cellar ."), WHERE,
-         Truth("attic", (2, 3))),
+        (
+            (TAKEN[0], "Alice dropped the key .", *HERE[1:2], "Bruno took the key ."),
+            WHERE,
+            Truth("kitchen", (2, 3)),
+        ),
+        (
+            (TAKEN[0], "Alice dropped the key .", *HERE[1:2], "Bruno took the key ."),
+            "where is Alice ?",
+            Truth("kitchen", (1, 2, 3)),
+        ),
+        (
+            (*TAKEN, "Bruno went to the attic .", "Bruno dropped the key .", "Bruno went to the cellar ."),
+            WHERE,
+            Truth("attic", (2, 3)),
+        ),
         (HERE[:1], "where is Bruno ?", Truth(None, why="The story does not say where Bruno is.")),
         (HERE[:1], WHO, Truth(None, why="The story does not say who has the key.")),
     ],
-)  # fmt: skip
+)
 def test_what_follows_although_no_place_is_named(told, question, truth):
     assert truth_of(question, told) == truth
 
@@ -154,9 +168,18 @@ def test_what_is_told_otherwise_is_not_understood(sentence):
 
 @pytest.mark.parametrize(
     "question",
-    ["where is Alice", "where Alice ?", "who is Alice ?", "where is Zoe ?", "who has Alice ?", "where is the Alice ?",
-     "where is key ?", "where is the kitchen ?", "who has the kitchen ?"],
-)  # fmt: skip
+    [
+        "where is Alice",
+        "where Alice ?",
+        "who is Alice ?",
+        "where is Zoe ?",
+        "who has Alice ?",
+        "where is the Alice ?",
+        "where is key ?",
+        "where is the kitchen ?",
+        "who has the kitchen ?",
+    ],
+)
 def test_a_question_that_no_story_has_is_refused(question):
     with pytest.raises(ArgumentError) as error:
         truth_of(question, HERE)

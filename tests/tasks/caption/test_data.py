@@ -47,8 +47,10 @@ def true(scene):
         relation = part.split(" a", 1)[0].strip() if not part.startswith(" above") else "above"
         assert relation in RELATIONS, (said, relation)
         gaps = {
-            "above": other[0] - one[0], "left of": other[1] - one[1], "right of": one[1] - other[1],
-        }  # fmt: skip
+            "above": other[0] - one[0],
+            "left of": other[1] - one[1],
+            "right of": one[1] - other[1],
+        }
         assert max(gaps, key=gaps.get) == relation and gaps[relation] >= caption.CLEAR
         assert sorted(gaps.values())[-1] - sorted(gaps.values())[-2] >= caption.CLEAR
         said = part

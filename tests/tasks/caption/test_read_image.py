@@ -47,12 +47,14 @@ LOOKS = {
     "dark on light": lambda own: levels(1 - own),
     "light on dark": levels,
     "gray on cream": lambda own: levels(0.93 - 0.6 * own).convert("RGB"),
-    "on a green board": lambda own: image.merge("RGB", [levels(dark + 0.7 * own) for dark in (0.1, 0.3, 0.2)]),
+    "on a green board": lambda own: image.merge(
+        "RGB", [levels(dark + 0.7 * own) for dark in (0.1, 0.3, 0.2)]
+    ),
     "transparent": drawn_on_glass,
     "of 16 bits": lambda own: image.fromarray(np.rint(65535 * (1 - own)).astype(np.uint16)),
     "a palette": lambda own: levels(1 - own).convert("P"),
     "with colors for print": lambda own: levels(1 - own).convert("RGB").convert("CMYK"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("look", LOOKS)

@@ -128,8 +128,12 @@ def test_only_the_decoder_learns_from_copies_and_no_baseline_counts_them(files, 
     for side in (decoder, encoder):
         assert (len(side.held_out), side.held_out.copies) == (13, 0)
     assert torch.equal(decoder.held_out.rows, encoder.held_out.rows)
-    below = {name: round(value, 4) for name, value in baselines(
-        text[:, 1:].flatten(), decoder.held_out.rows, language.VOCABULARY).items()}  # fmt: skip
+    below = {
+        name: round(value, 4)
+        for name, value in baselines(
+            text[:, 1:].flatten(), decoder.held_out.rows, language.VOCABULARY
+        ).items()
+    }
     assert recipe._baselines(decoder) == recipe._baselines(encoder) == below
 
 

@@ -34,12 +34,17 @@ SHORT = TEXT.replace("Nothing is rounded on the way.  A sum of *nothing* is zero
 
 def test_a_docstring_by_hand():
     document = docstrings.parse("sums", "total", TEXT)
-    assert document == Document("sums", "total", "Return the sum of all numbers given.", (
-        "The numbers are added from the left to the right.",
-        "Nothing is rounded on the way.",
-        "A sum of nothing is zero.",
-        "Where the numbers are tensors, they must agree in shape.",
-    ))  # fmt: skip
+    assert document == Document(
+        "sums",
+        "total",
+        "Return the sum of all numbers given.",
+        (
+            "The numbers are added from the left to the right.",
+            "Nothing is rounded on the way.",
+            "A sum of nothing is zero.",
+            "Where the numbers are tensors, they must agree in shape.",
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,8 +87,15 @@ def test_the_split_is_by_package_and_copies_are_left_out(tmp_path):
     train, held = names()
     package(tmp_path, train, body("cats"), body("dogs"))
     copied = body("cows").replace("A sum of *nothing* is zero.", "A sum of NOTHING is zero!")
-    package(tmp_path, held, body("cats"), copied, body("bees").replace("A sum of *nothing*", "The least of bees")
-            .replace("Nothing is rounded on", "Bees get lost on"))  # fmt: skip
+    package(
+        tmp_path,
+        held,
+        body("cats"),
+        copied,
+        body("bees")
+        .replace("A sum of *nothing*", "The least of bees")
+        .replace("Nothing is rounded on", "Bees get lost on"),
+    )
     sides = summarize.split(docstrings.packages([tmp_path]))
     assert [len(side) for side in sides] == [2, 1]
     assert {d.package for d in sides[0]} == {train} and {d.package for d in sides[1]} == {held}
@@ -92,8 +104,23 @@ def test_the_split_is_by_package_and_copies_are_left_out(tmp_path):
 
 def test_packages_of_the_standard_library_share_nothing():
     found = docstrings.packages([Path(logging.__file__).parents[1]])
-    some = {name: found[name] for name in ("argparse", "email", "logging", "asyncio", "unittest", "ast", "tarfile",
-                                           "importlib", "typing", "concurrent", "http", "multiprocessing")}  # fmt: skip
+    some = {
+        name: found[name]
+        for name in (
+            "argparse",
+            "email",
+            "logging",
+            "asyncio",
+            "unittest",
+            "ast",
+            "tarfile",
+            "importlib",
+            "typing",
+            "concurrent",
+            "http",
+            "multiprocessing",
+        )
+    }
     train, held = summarize.split(some)
     assert (
         len(train) > 30 and len(held) > 5 and all(len(d.sentences) >= docstrings.FEWEST for d in train + held)
