@@ -16,18 +16,9 @@ from torch import Tensor, nn
 from regard.attention import asked, observed
 from regard.record import Call, Record
 from regard.statistics.dense_weights import observe_weights
-<<<<<<< HEAD
 from regard.statistics.observation import OFFSETS, Observation
 from regard.statistics.table import PLACED
-from regard.watch import hub
-from regard.watch.ancestry import Ancestry
-from regard.watch.caches import before
-from regard.watch.captured import CapturedCall, unreadable
-=======
-from regard.statistics.observation import Observation
-from regard.statistics.table import PLACED, wanted
 from regard.watch.captured import CapturedCall
->>>>>>> 67d52ff (rg.intervene: heads are changed while a model runs, and a watch sees what they then do)
 from regard.watch.cpu_copies import call_of
 from regard.watch.modules import CallSite
 from regard.watch.observed_heads import joined_heads
@@ -171,17 +162,13 @@ class Recorder(Session):
         self.layers.add(site.layer)
 
     def _observed(self, resolved: ResolvedCall, value: Tensor | None) -> Observation:
-<<<<<<< HEAD
-        chosen, many = self.settings, self.settings.top
-        output = value is not None and resolved.weights is None
-        want = asked(resolved.sizes, resolved.offset, chosen.statistics, many, chosen.map, output=output)
-=======
-        chosen = self.settings
         if resolved.changes:
             parts = resolved.weight_parts()
             alone = [self._observed(part, None) for _, part in parts]
             return joined_heads(alone, [heads for heads, _ in parts])
->>>>>>> 67d52ff (rg.intervene: heads are changed while a model runs, and a watch sees what they then do)
+        chosen, many = self.settings, self.settings.top
+        output = value is not None and resolved.weights is None
+        want = asked(resolved.sizes, resolved.offset, chosen.statistics, many, chosen.map, output=output)
         if resolved.weights is not None:
             seen = observe_weights(resolved.weights, want, offset=resolved.offset, cell=want.cell)
         else:
