@@ -1,159 +1,206 @@
-"""Roles of heads: from weights of known patterns, by their thresholds, and in short texts and cross attention."""
+"""Roles of heads: of constructed heads, against sums over dense weights, and alike in records, profiles and histories."""
+
+import math
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard as rg
-from helpers.histories import STATISTICS, history_of
-from regard.analysis import ROLES, roles
-from regard.analysis.roles import EVEN, MOST, NARROW, SHARP
-from regard.errors import RecordError
-from regard.record.history import History
-from regard.training.monitor import Monitor
+from helpers.constructed_heads import NAMES, draw_text, head, pattern
+from regard.analysis import roles
+from regard.analysis.roles import MIXED, labels
+from regard.errors import ArgumentError, RecordError
+from regard.record import History, Profile
+from regard.statistics.roles import ROLES, scores
+from regard.statistics.token_groups import brackets, is_separator, token_groups
 
-KEYS = 101
-AFTER = torch.arange(KEYS) - torch.arange(KEYS)[:, None]  # how far each key is after each query
-PATTERNS = {
-    "even": torch.zeros(KEYS, KEYS),
-    "first token": 50.0 * (torch.arange(KEYS) == 0).expand(KEYS, KEYS),
-    "itself": 50.0 * (AFTER == 0),
-    "previous token": 50.0 * (AFTER == -1),
-    "nearby": 50.0 * (AFTER.abs() <= 5),
-    "one key": 50.0 * (AFTER % KEYS == 37),
-    "mixed": 50.0 * (AFTER % 17 == 3),
-}  # as scores: of two that differ by 50, one has all the weight
+BY_QUERY = ("previous token", "self", "first token", "local", "induction", "duplicate token", "bracket", "separator")
+STATISTICS = ("allowed", "lse", "effective_keys", "first", "self_mass", "previous", "local", "received", "by_offset")
 
 
-class Patterned(torch.nn.Module):
-    """One head for each score matrix `(queries, keys)`: the query is its row, the key says which column."""
+class Scored(torch.nn.Module):
+    """One head for each score matrix `(heads, queries, keys)`."""
+
+    def __init__(self, causal):
+        super().__init__()
+        self.mask = rg.causal() if causal else None
 
     def forward(self, scores):
-        key = torch.eye(scores.shape[-1]).expand(1, len(scores), -1, -1)
-        return rg.attend(scores[None], key, key, scale=1.0)
+        vectors = torch.zeros(1, *scores.shape[:2], 1)
+        return rg.attend(vectors, vectors, vectors, mask=self.mask, bias=scores[None].float())
 
 
-def seen(scores):
-    return Monitor({"scores": scores}).look(Patterned(), 7)
+def seen(scores, causal, text=None):
+    groups = () if text is None else token_groups(text.ids, text.tokens, causal=causal)
+    model = Scored(causal)
+    with rg.watch(model, statistics=[*STATISTICS, *groups], map=None) as record:
+        model(scores)
+    return record
 
 
-def test_each_pattern_has_its_name():
-    assert roles(seen(torch.stack(list(PATTERNS.values())))).tolist() == [list(PATTERNS)]
-    assert set(PATTERNS) == set(ROLES)
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("length", "seed"), [(67, 0), (67, 1), (257, 2)])
+def test_constructed_heads_have_their_roles(length, seed, causal):
+    generator = torch.Generator().manual_seed(seed)
+    text = draw_text(length, generator)
+    names = [*NAMES, "mixed", "mixed"]
+    made = torch.stack([head(name, text, causal, generator) for name in names]).clamp(min=-60)
+    found = roles(seen(made, causal, text))
+    assert found["role"].tolist() == names
+    assert (found["low"] <= found["score"]).all() and (found["score"] <= found["high"]).all()
 
 
-def test_in_a_short_text_nothing_is_nearby():
-    scores = 50.0 * (AFTER[:13, :13].abs() <= 5)
-    assert roles(seen(scores[None])).tolist() == [["mixed"]]
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("length", [23, 131])
+def test_scores_are_those_of_dense_weights(length, causal):
+    generator = torch.Generator().manual_seed(length)
+    text = draw_text(length, generator)
+    made = torch.randn(3, length, length, generator=generator) * 2
+    call = seen(made, causal, text)[0]
+    found = scores(call, call.uniform, call.offset)
+    allowed = torch.ones(length, length, dtype=torch.bool)
+    if causal:
+        allowed = allowed.tril()
+    weights = made.double().masked_fill(~allowed, -math.inf).softmax(-1)
+    even = allowed / allowed.sum(-1, keepdim=True).double()
+    for name in BY_QUERY:
+        keys = pattern(name, text, causal, generator)
+        if name == "local":
+            keys = (torch.arange(length)[:, None] - torch.arange(length)).abs() <= 8
+        part = most = able = 0.0
+        for q in range(length):
+            fits = keys[q] & allowed[q]
+            if fits.any():
+                part += float(weights[0, q, fits].sum() - even[q, fits].sum())
+                most += 1 - float(even[q, fits].sum())
+                able += even[q, fits].sum() < 1 - 1e-12
+        expected = math.nan
+        if able and most >= 0.05 * able and (able >= 3 or 2 * able >= length):
+            expected = min(1.0, max(0.0, part / most))
+        assert float(found[name][0, 0]) == pytest.approx(expected, abs=1e-5, nan_ok=True), name
+    # The best diagonal, by looking at each.
+    best = 0.0
+    for d in range(1 - length, length):
+        line = weights[0].diagonal(-d).sum() / length
+        chance, possible = even.diagonal(-d).sum() / length, 1 - abs(d) / length
+        if possible >= 0.5 and possible > chance:
+            best = max(best, float((line - chance) / (possible - chance)))
+    assert float(found["diagonal"][0, 0]) == pytest.approx(best, abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("means", "role"),
-    [
-        ({}, "mixed"),
-        ({"entropy_fraction": 0.91}, "even"),
-        ({"entropy_fraction": 0.89}, "mixed"),
-        ({"first": 0.5}, "first token"),
-        ({"first": 0.49}, "mixed"),
-        ({"self_mass": 0.5}, "itself"),
-        ({"previous": 0.5}, "previous token"),
-        ({"local": 0.5}, "nearby"),
-        ({"local": 0.49}, "mixed"),
-        ({"max_weight": 0.71}, "one key"),
-        ({"max_weight": 0.69}, "mixed"),
-        ({"first": 0.5, "self_mass": 0.52}, "itself"),  # of the places, the one that holds most
-        ({"first": 0.5, "previous": 0.5}, "first token"),
-        ({"previous": 0.6, "local": 0.9, "max_weight": 0.8}, "previous token"),
-        ({"local": 0.9, "max_weight": 0.8}, "nearby"),
-        (
-            {"first": 0.75, "entropy_fraction": 1.0},
-            "even",
-        ),  # two keys: the first query has but the first of them
-    ],
-)
-def test_thresholds_and_what_goes_first(means, role):
-    assert roles(history_of([means])).tolist() == [[role]]
+@given(st.integers(2, 61), st.booleans())
+@settings(max_examples=20)
+def test_uniform_weights_have_no_other_role(length, causal):
+    generator = torch.Generator().manual_seed(length)
+    text = draw_text(length, generator)
+    row = roles(seen(torch.zeros(1, length, length), causal, text)).iloc[0]
+    assert row["role"] == "uniform"
+    others = [name for name in ROLES if name not in ("uniform", "global")]
+    assert np.nan_to_num(row[others].astype(float)).max() < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("keys", "radius", "role"), [(68, 8, "nearby"), (67, 8, "mixed"), (20, 2, "nearby"), (19, 2, "mixed")]
-)
-def test_nearby_is_a_quarter_of_the_keys_at_most(keys, radius, role):
-    assert roles(history_of([{"local": 1.0}], keys=keys, radius=radius)).tolist() == [[role]]
+def test_records_profiles_and_histories_say_the_same(tmp_path):
+    generator = torch.Generator().manual_seed(3)
+    text = draw_text(101, generator)
+    made = torch.stack([head(name, text, True, generator) for name in NAMES]).clamp(min=-60)
+    record = seen(made, True, text)
+    found = roles(record)
+    record.save(tmp_path / "record")
+    of_loaded = roles(rg.load(tmp_path / "record"))
+    of_profile = roles(Profile.of([record]))
+    of_history = roles(History.of(7, record))
+    assert of_history["step"].tolist() == [7] * len(NAMES)
+    for other in (of_loaded, of_profile, of_history):
+        assert other["role"].tolist() == found["role"].tolist()
+        for name in ("score", *ROLES):
+            assert np.allclose(other[name], found[name], atol=1e-6, equal_nan=True), name
 
 
-@given(st.integers(1, 40), st.integers(0, 200), st.booleans())
-def test_even_attention_is_never_nearby(radius, more, causal):
-    keys = int((2 * radius + 1) / NARROW) + more
-    places = np.arange(keys)
-    allowed = np.tri(keys, dtype=bool) if causal else np.ones((keys, keys), dtype=bool)
-    near = allowed & (abs(places[:, None] - places) <= radius)
-    assert (near.sum(1) / allowed.sum(1)).mean() < MOST
+def test_intervals_become_narrower_with_more_text():
+    widths = []
+    for length in (64, 512):
+        generator = torch.Generator().manual_seed(5)
+        text = draw_text(length, generator)
+        found = roles(seen(head("previous token", text, True, generator)[None].clamp(min=-60), True, text)).iloc[0]
+        widths.append(found["high"] - found["low"])
+    assert 0 < widths[1] < widths[0] < 0.5
 
 
-shares = st.floats(0, 1, width=16)
+def test_the_offset_of_a_diagonal_is_told():
+    keys = torch.arange(71)
+    found = roles(seen(40.0 * (keys[None] == keys[:, None] - 9).float()[None], True)).iloc[0]
+    assert (found["role"], found["offset"]) == ("diagonal", 9)
+    ahead = roles(seen(40.0 * (keys[None] == keys[:, None] + 5).float()[None], False)).iloc[0]
+    assert (ahead["role"], ahead["offset"]) == ("diagonal", -5)
 
 
-@given(
-    st.lists(st.fixed_dictionaries(dict.fromkeys(STATISTICS, shares)), min_size=3, max_size=3), st.booleans()
-)
-def test_every_role_keeps_what_it_says(means, cross):
-    kind = "cross" if cross else "self"
-    for head, role in zip(means, roles(history_of(means, (kind,)))[0].tolist(), strict=True):
-        assert role == said(head, kind)
-
-
-def said(head, kind):
-    """The rules, one after the other."""
-    if head["entropy_fraction"] >= EVEN:
-        return "even"
-    places = {"first token": head["first"]}
-    if kind == "self":
-        places |= {"itself": head["self_mass"], "previous token": head["previous"]}
-    most = max(places, key=lambda name: places[name])
-    if places[most] >= MOST:
-        return most
-    if kind == "self" and head["local"] >= MOST:
-        return "nearby"
-    return "one key" if head["max_weight"] >= SHARP else "mixed"
+def test_in_a_short_text_nothing_is_local():
+    keys = torch.arange(9)
+    near = 40.0 * ((keys[None] - keys[:, None]).abs() <= 8).float()
+    found = roles(seen(near[None], False)).iloc[0]
+    assert math.isnan(found["local"]) and found["role"] == "uniform"
 
 
 def test_cross_attention_has_no_place_of_its_own():
-    own = {"self_mass": 0.9, "previous": 0.8, "local": 1.0, "max_weight": 0.9}
-    found = roles(history_of([own, {"first": 0.6}, own, {"first": 0.6}], ("self", "cross")))
-    assert found.tolist() == [["itself", "first token", "one key", "first token"]]
+    model = rg.nn.MultiHeadAttention(8, 2)
+    with rg.watch(model) as record:
+        model(torch.randn(1, 11, 8), torch.randn(1, 17, 8))
+    found = roles(record)
+    assert found["kind"].tolist() == ["cross", "cross"]
+    for name in ("previous token", "self", "local"):
+        assert found[name].isna().all()
+    assert found["uniform"].notna().all()
 
 
-def test_steps_and_layers_are_in_order():
-    history = history_of([{}, {"first": 0.7}, {"self_mass": 0.7}], ("self", "self", "cross"))
-    later = history_of([{"previous": 0.7}, {}, {"max_weight": 0.9}], ("self", "self", "cross"))
-    later = History(later.layers, later.statistics, later.parameters, (5,), later.values)
-    assert roles(history.merge(later)).tolist() == [
-        ["mixed", "first token", "mixed"],
-        ["previous token", "mixed", "one key"],
-    ]
+def test_padding_and_batches_count_as_texts():
+    torch.manual_seed(0)
+    model = rg.nn.MultiHeadAttention(8, 2)
+    x = torch.randn(3, 29, 8)
+    lengths = [29, 17, 23]
+    with rg.watch(model, padding=torch.arange(29) < torch.tensor(lengths)[:, None]) as record:
+        model(x, mask=rg.padding(lengths))
+    whole = roles(record)
+    alone = []
+    for row, length in enumerate(lengths):
+        with rg.watch(model) as one:
+            model(x[row : row + 1, :length])
+        alone.append(roles(one))
+    for name in ("uniform", "first token", "previous token", "self", "local"):
+        mean = np.mean([part[name] for part in alone], 0)
+        assert np.allclose(whole[name], mean, atol=1e-4), name
 
 
-def test_an_empty_history_has_no_roles():
-    assert roles(History()).shape == (0, 0)
+def test_the_special_role_stands_for_what_follows_from_it():
+    def named(**given):
+        values = {name: np.array([given.get(name.replace(" ", "_"), 0.0)]) for name in ROLES}
+        (role,), _, (score,) = labels(values)
+        return role, float(score)
+
+    assert named(previous_token=0.8, diagonal=0.9, local=0.95) == ("previous token", 0.8)
+    # Clearly stronger than what follows from the special role.
+    assert named(previous_token=0.55, local=0.95) == ("local", 0.95)
+    assert named(induction=0.6, uniform=0.9, **{"global": 0.95}) == ("induction", 0.6)
+    assert named(local=0.49) == (MIXED, 0.49)
+    assert named() == (MIXED, 0.0)
 
 
-def test_what_roles_need_is_said():
-    history = history_of([{}])
-    short = History(
-        history.layers, history.statistics[:4], history.parameters, history.steps, history.values[:, :4]
-    )
-    with pytest.raises(RecordError, match="'previous' was not kept"):
-        roles(short)
-    history.values[0, STATISTICS.index("local")] = torch.nan
-    with pytest.raises(
-        RecordError,
-        match="roles need entropy_fraction, max_weight, first, self_mass, previous, local of layers.0.self, "
-        "got NaN in local",
-    ):
-        roles(history)
-    cross = history_of([{}], ("cross",))
-    cross.values[0, STATISTICS.index("local")] = torch.nan
-    assert roles(cross).tolist() == [["mixed"]]
+def test_brackets_and_separators():
+    assert brackets(["(", "a", "[", ")", "]", "b)"]) == [1, -1, 0, -1, 0, 1]
+    assert brackets(["f(", "x", ")", "()"]) == [0, -1, 0, -1]
+    assert [is_separator(token) for token in (".", "\n", "Ċ", "Ġ,", "[SEP]", "</s>", "<|endoftext|>")] == [True] * 7
+    assert [is_separator(token) for token in ("a", " ", "ĠĠ", "##s", "it's", "", "x.")] == [False] * 7
+
+
+def test_what_cannot_be_told_is_an_error():
+    model = Scored(True)
+    with rg.watch(model, statistics=["lse"], map=None) as record:
+        model(torch.zeros(1, 5, 5))
+    with pytest.raises(RecordError, match="none was kept"):
+        roles(record)
+    with pytest.raises(ArgumentError, match="ids must be whole numbers"):
+        token_groups(torch.zeros(3))
+    with pytest.raises(ArgumentError, match="tokens must fit ids of shape"):
+        token_groups(torch.arange(3), ["a", "b"])

@@ -9,8 +9,18 @@ import torch
 
 from regard.record.history import History, Layer
 
-STATISTICS = ("entropy_fraction", "max_weight", "first", "self_mass", "previous", "local")
-PLAIN = {"entropy_fraction": 0.5, "max_weight": 0.4}  # of a head with no role; its shares are 0
+ROLE_NAMES = ("previous token", "self", "first token", "diagonal", "broadcast", "local", "uniform", "global")
+STATISTICS = (
+    "entropy_fraction",
+    "max_weight",
+    "first",
+    "self_mass",
+    "previous",
+    "local",
+    *(f"role.{name}" for name in ROLE_NAMES),
+)
+# Of a head with no role; its shares and scores are 0.
+PLAIN = {"entropy_fraction": 0.5, "max_weight": 0.4}
 
 
 def history_of(
@@ -29,9 +39,14 @@ def history_of(
 
 
 def random_history(looks: int, layers: int, heads: int, *, keys: int = 101) -> History:
-    """A history of random means in which every role occurs, if there are heads and steps enough."""
+    """A history of random means in which every role of `ROLE_NAMES` occurs, if there are heads and steps enough."""
     random = np.random.default_rng(5)
     values = torch.from_numpy(random.random((looks, len(STATISTICS), layers * heads)) ** 2).float()
+    values[:, len(STATISTICS) - len(ROLE_NAMES) :] *= 0.4
+    # One role each passes its threshold, or none: the first of nine.
+    chosen = torch.from_numpy(random.integers(len(ROLE_NAMES) + 1, size=(looks, 1, layers * heads)))
+    strong = torch.arange(1, len(ROLE_NAMES) + 1)[None, :, None] == chosen
+    values[:, -len(ROLE_NAMES) :][strong] = 0.95
     steps = tuple(round(2 ** (min(i, 40) / 2)) + i for i in range(looks))
     kinds = [("self", "cross")[i % 2] for i in range(layers)]
     made = tuple(Layer(f"h.{i}.{kind}", kind, heads, 0, 0, keys, keys) for i, kind in enumerate(kinds))

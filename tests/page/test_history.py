@@ -133,9 +133,9 @@ def test_the_roles_are_there_if_they_can_be_told():
     assert "What each head does" in html and "roles" in [name for name, _ in drawings(own)]
     (alt,) = re.findall(r"What each head does.*?alt=\"([^\"]*)", html)
     drawn = draw.roles(own, title="")
-    assert unescape(alt) == embed.said(drawn) and "one key: largest weight 0.7 or more" in alt
+    assert unescape(alt) == embed.said(drawn) and "uniform: attends to all tokens alike" in alt
     assert pictures(html)[0] == pictures(embed.figure(drawn, ""))[0]
-    for unkept in (replace(own, statistics=("entropy", *own.statistics[1:])), a_history(statistics=NAMES)):
+    for unkept in (replace(own, statistics=tuple(f"group.{name}" for name in own.statistics)), a_history(statistics=NAMES)):
         assert "What each head does" not in history(unkept, title="")
         assert "roles" not in [name for name, _ in drawings(unkept)]
 

@@ -13,15 +13,15 @@ from regard.analysis.complexity import (
 from regard.analysis.eviction import eviction
 from regard.analysis.gradients import gradient_norms
 from regard.analysis.jacobian import by_distance, jacobian_norms
+from regard.analysis.position import beyond, distance_profile, spans
 from regard.analysis.redundancy import Redundancy, distances, redundancy
-from regard.analysis.roles import ROLES, roles
+from regard.analysis.roles import roles
 from regard.analysis.scaling import Softmax, softmax_by_width, softmax_gradient
 from regard.analysis.sparse_plan import SparseHead, SparsePlan
 from regard.analysis.sparsify import sparsify
 
 __all__ = [
     "MECHANISMS",
-    "ROLES",
     "Cost",
     "Exponent",
     "Redundancy",
@@ -29,8 +29,10 @@ __all__ = [
     "Softmax",
     "SparseHead",
     "SparsePlan",
+    "beyond",
     "by_distance",
     "compare",
+    "distance_profile",
     "distances",
     "eviction",
     "exponent",
@@ -43,5 +45,6 @@ __all__ = [
     "roles",
     "softmax_by_width",
     "softmax_gradient",
+    "spans",
     "sparsify",
 ]

@@ -1,92 +1,218 @@
-"""What each head does at each step of its training, in a word: the pattern that holds most of its attention.
+"""What each head does, in a word with its score: roles, for records, profiles and histories.
 
-Knows means over a batch, as a `History` keeps them, and plain thresholds; it does not look at single weights. A mean
-says where most of the attention goes, not that every query does so.
+Knows scores and how strong they must be; how they are measured is in `regard.statistics.roles`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from regard.checks.arguments import checked
-from regard.errors import RecordError
+from regard.errors import RecordError, require
+from regard.record.call import Call
+from regard.record.history import History
+from regard.record.profile import Profile
+from regard.record.record import Record
+from regard.record.table import ROLE, frame, identity
+from regard.statistics import roles as scoring
+from regard.statistics.roles import ROLES
 
 if TYPE_CHECKING:
-    from regard.record.history import History, Layer
+    from pandas import DataFrame
 
-# Share of the attention from which a place holds most of it.
-MOST = 0.5
-# Mean of the largest weights from which each query looks at one key.
-SHARP = 0.7
-# Entropy, as a fraction of the most it could be, from which attention is even.
-EVEN = 0.9
-# Part of the keys that "nearby" may be at most: there even attention stays below MOST, causal or not.
-NARROW = 0.25
+MIXED = "mixed"
+# A specific role stands for a more general one that is stronger by less than this.
+CLEARLY = 0.2
+# Parts into which the queries of a text are cut, to see how far its score would vary.
+BLOCKS = 16
+CONFIDENCE = 0.95
 
-PLACES = {"first": "first token", "self_mass": "itself", "previous": "previous token"}
-ROLES = {
-    "even": f"entropy of {EVEN} or more of the most it could be",
-    "first token": f"{MOST} or more on the first key",
-    "itself": f"{MOST} or more on the query's own position",
-    "previous token": f"{MOST} or more on the position before",
-    "nearby": f"{MOST} or more within the radius of local, if that spans at most {NARROW} of the keys",
-    "one key": f"largest weight {SHARP} or more, wherever it is",
-    "mixed": "nothing of all this",
-}
-"""What each role means, as means over the queries. The first that fits is given, and of the three places the one that
-holds most."""
-
-_OF_ANY = ("entropy_fraction", "max_weight", "first")
-_OF_SELF = ("self_mass", "previous", "local")
+Scores = dict[str, NDArray[np.float64]]
 
 
 @checked
-def roles(history: History) -> NDArray[np.str_]:
-    """The role of every head at every step.
+def roles(seen: Record | Profile | History) -> DataFrame:
+    """The role of every head: what it does most, against what uniform weights under the same mask would do.
 
-    With cross attention, where queries have no place among the keys, it is "even", "first token", "one key" or
-    "mixed". A `first` that was told to count several keys counts them here too.
+    A score is 0 where the head gives a pattern no more than uniform weights would, and 1 where it gives it all that the
+    mask allows; `regard.statistics.roles.ROLES` says what each role means. A head is called by the strongest role that
+    passes its threshold; a role that is special ("previous token") stands for those that follow from it ("diagonal",
+    "local"). Where none passes, the head is "mixed".
 
     Args:
-        history: as `regard.training.train` kept it.
+        seen: a record, a profile of many texts, or the history of a training. Roles told by tokens need the statistics
+            of `regard.statistics.token_groups`.
 
     Returns:
-        `(steps, heads)`, names of `ROLES`; heads are those of all layers, as in `history.of_statistic`.
+        A row per head (in a history, per step and head): `layer`, `kind`, `head`, `role`, `score`, `low` and `high`
+        (of a confidence interval of 95 %: over texts where there are several, else over parts of the text; NaN where
+        neither is known), `offset` (of the best diagonal; −1 where not known), and a column for each role, NaN where it
+        cannot be told. A record adds `call`, a history `step`.
 
     Raises:
-        RecordError: a statistic that a role is told by was not kept.
+        RecordError: nothing was kept by which a role could be told.
+        MissingPackageError: pandas or scipy is not installed.
+
+    Example:
+        >>> import torch, regard as rg
+        >>> from transformers import GPT2Config, GPT2Model
+        >>> model = GPT2Model(GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=50)).eval()
+        >>> with rg.watch(model) as record:
+        ...     _ = model(torch.arange(40)[None])
+        >>> rg.analysis.roles(record).shape[0]
+        2
     """
+    number = {"call": 0}
+    if isinstance(seen, History):
+        number = {"step": 0}
+        parts = list(_of_history(seen))
+    elif isinstance(seen, Profile):
+        number = {}
+        parts = list(_of_profile(seen))
+    else:
+        parts = [_of_call(index, call) for index, call in enumerate(seen)]
+    if parts and all(np.isnan(part[name]).all() for part in parts for name in ROLES):
+        raise RecordError(
+            "roles are told by statistics such as first, previous and by_offset, and what uniform weights would "
+            "give; none was kept: watch with statistics=None"
+        )
+    empty = identity("", "", 0, **number) | {"role": np.empty(0, object)}
+    numbers = dict.fromkeys(("score", "low", "high", "offset", *ROLES), np.empty(0))
+    return frame(parts, empty | numbers).astype({"role": "str"})
+
+
+def labels(scores: Scores) -> tuple[list[str], list[str], NDArray[np.float64]]:
+    """What each head is called, the role that this is about, and its score: of a mixed head its best role.
+
+    Args:
+        scores: by name of the role, `(heads,)` each; NaN where a role cannot be told.
+    """
+    names = list(ROLES)
+    table = np.stack([scores[name] for name in names], -1)
+    known = np.nan_to_num(table, nan=-1.0)
     named = []
-    for place, layer in enumerate(history.layers):
-        # In cross-attention a query has no place among the keys, so places say nothing there.
-        needed = _OF_ANY + (_OF_SELF if layer.kind == "self" else ())
-        means = {
-            name: history.of_statistic(name).double().numpy()[:, history.heads_of(place)] for name in needed
-        }
-        missing = [name for name, values in means.items() if np.isnan(values).any()]
-        if missing:
-            raise RecordError(f"roles need {', '.join(needed)} of {layer.name}, got NaN in {missing[0]}")
-        named.append(_named(means, narrow=_narrow(history, layer)))
-    return np.concatenate(named or [np.empty((len(history.steps), 0), dtype=np.str_)], axis=1)
+    for row in known:
+        fits = [name for name, score in zip(names, row, strict=True) if score >= ROLES[name].threshold]
+        named.append(_strongest(dict(zip(names, row, strict=True)), fits))
+    about = [names[int(row.argmax())] if name == MIXED else name for name, row in zip(named, known, strict=True)]
+    return named, about, table[np.arange(len(table)), [names.index(name) for name in about]]
 
 
-def _narrow(history: History, layer: Layer) -> bool:
-    """Whether `local` tells anything: in a short text everything is nearby."""
-    return 2 * history.parameters.get("local", layer.keys) + 1 <= NARROW * layer.keys
+def _strongest(score: dict[str, np.float64], fits: list[str]) -> str:
+    """Of the roles that fit, the strongest that no more special one accounts for."""
+    explained = {
+        general
+        for special in fits
+        for general in ROLES[special].explains
+        if score[special] >= score[general] - CLEARLY
+    } | {general for special in fits for general in ROLES[special].settles}
+    left = [name for name in fits if name not in explained]
+    return max(left, key=lambda name: score[name], default=MIXED)
 
 
-def _named(means: dict[str, NDArray[np.float64]], *, narrow: bool) -> NDArray[np.str_]:
-    """The roles of the heads of one layer: of those that fit, the first in the order of `ROLES`."""
-    shares = {role: means[name] for name, role in PLACES.items() if name in means}
-    # Two places can both hold half: the one that holds more gives the name.
-    best = np.maximum.reduce(list(shares.values()))
-    fits = {"even": means["entropy_fraction"] >= EVEN}
-    fits |= {role: (share == best) & (share >= MOST) for role, share in shares.items()}
-    if narrow and "local" in means:
-        fits["nearby"] = means["local"] >= MOST
-    fits["one key"] = means["max_weight"] >= SHARP
-    # np.select takes the first that fits, so the order of `fits` is that of `ROLES`.
-    return np.select(list(fits.values()), list(fits), "mixed")
+def _of_call(index: int, call: Call) -> dict[str, NDArray[np.generic]]:
+    """The rows of one call: scores are means over its texts."""
+    heads = call.sizes.heads
+    by_text = scoring.scores(call, call.uniform, call.offset)
+    scores = {name: _mean(by_text[name].numpy()) if name in by_text else _unknown(heads) for name in ROLES}
+    offset = np.full(heads, -1)
+    if "diagonal" in by_text:
+        best, where = scoring.diagonal(call, call.uniform, call.offset)
+        # The text in which the diagonal is clearest says which it is.
+        offset = where.gather(0, best.argmax(0, keepdim=True))[0].numpy()
+    named, about, score = labels(scores)
+    low, high = _interval(call, about, score)
+    which = identity(call.layer, call.kind, heads, call=index)
+    return which | {"role": np.array(named, object), "score": score, "low": low, "high": high, "offset": offset} | scores
+
+
+def _interval(
+    call: Call, about: list[str], score: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The interval of each head's score: by leaving out one part of the queries after another, or as of a share."""
+    parts = scoring.pieces(call, call.uniform)
+    queries = call.valid().sum((0, 2)).double().clamp(min=1).numpy()
+    half = np.full(len(about), np.nan)
+    for head, name in enumerate(about):
+        if name in parts:
+            half[head] = _jackknife(*(piece[:, head] for piece in parts[name]))
+        else:
+            # A share of so many queries, as if each gave all or nothing: no share varies more.
+            half[head] = _student(queries[head]) * np.sqrt(score[head] * (1 - score[head]) / queries[head])
+    return (score - half).clip(0, 1), (score + half).clip(0, 1)
+
+
+def _jackknife(part: Tensor, most: Tensor) -> float:
+    """Half the width of the interval of Σ part / Σ most, of `(texts, queries)`, from blocks of queries."""
+    # Those that count alone: where few do, each is a block of its own.
+    used = (most > 0).any(0)
+    blocks = min(BLOCKS, int(used.sum()))
+    if blocks < 2:
+        return float("nan")
+    sums = [
+        torch.stack([chunk.sum(-1) for chunk in tensor[:, used].tensor_split(blocks, -1)], -1).flatten()
+        for tensor in (part, most)
+    ]
+    kept = sums[1] > 0
+    numbers, weights = sums[0][kept].numpy(), sums[1][kept].numpy()
+    if len(weights) < 2:
+        return float("nan")
+    without = (numbers.sum() - numbers) / np.maximum(weights.sum() - weights, 1e-300)
+    spread = np.sqrt((len(weights) - 1) * np.var(without))
+    return float(_student(len(weights)) * spread)
+
+
+def _student(count: float) -> float:
+    """The quantile of Student's t for an interval of a mean of so many numbers."""
+    stats = require("scipy.stats", extra="analysis")
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, max(1.0, count - 1)))
+
+
+def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The mean over texts `(texts, heads)` of those that are known; NaN where none is."""
+    known = ~np.isnan(values)
+    return np.where(known.any(0), np.nansum(values, 0) / known.sum(0).clip(1), np.nan)
+
+
+def _unknown(heads: int) -> NDArray[np.float64]:
+    return np.full(heads, np.nan)
+
+
+def _of_profile(profile: Profile) -> Iterator[dict[str, NDArray[np.generic]]]:
+    """The rows of each layer: scores are means over texts, and so are their intervals."""
+    rows = profile.intervals(CONFIDENCE)
+    rows = rows[rows["statistic"].str.startswith(ROLE)]
+    for (layer, kind), seen in profile.layers.items():
+        heads = len(seen.queries)
+        mine = rows[(rows["layer"] == layer) & (rows["kind"] == kind)]
+        scores, ends = {}, {}
+        for name in ROLES:
+            of_role = mine[mine["statistic"] == ROLE + name]
+            # In the order of heads, as intervals are.
+            scores[name] = of_role["mean"].to_numpy() if len(of_role) else _unknown(heads)
+            ends[name] = of_role[["low", "high"]].to_numpy() if len(of_role) else np.full((heads, 2), np.nan)
+        named, about, score = labels(scores)
+        bounds = np.stack([ends[name][head] for head, name in enumerate(about)]).clip(0, 1)
+        which = identity(layer, kind, heads) | {"role": np.array(named, object), "score": score}
+        yield which | {"low": bounds[:, 0], "high": bounds[:, 1], "offset": np.full(heads, -1)} | scores
+
+
+def _of_history(history: History) -> Iterator[dict[str, NDArray[np.generic]]]:
+    """The rows of each step and layer."""
+    values = history.values.double().numpy()
+    columns = {name: history.statistics.index(ROLE + name) for name in ROLES if ROLE + name in history.statistics}
+    for row, step in enumerate(history.steps):
+        for index, layer in enumerate(history.layers):
+            mine = values[row][:, history.heads_of(index)]
+            scores = {name: _unknown(layer.heads) for name in ROLES}
+            scores |= {name: mine[column] for name, column in columns.items()}
+            named, _, score = labels(scores)
+            unknown = {"low": _unknown(layer.heads), "high": _unknown(layer.heads), "offset": np.full(layer.heads, -1)}
+            which = identity(layer.name, layer.kind, layer.heads, step=step)
+            yield which | {"role": np.array(named, object), "score": score} | unknown | scores

@@ -1,74 +1,131 @@
-"""What each head did at each step of its training, as a row of color."""
+"""What each head does, as color: one cell a head, and in a history one row of them along its steps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from regard.analysis import ROLES
-from regard.analysis import roles as named
+from regard.analysis.roles import MIXED
+from regard.analysis.roles import roles as named
 from regard.checks.arguments import checked
+from regard.draw import labels, style
 from regard.draw.chart import Entry, beside, legend
 from regard.draw.panels import TALL, corner, number_heads, panels
 from regard.errors import RecordError, require
+from regard.record.history import History
 from regard.record.layers import short_names
+from regard.record.profile import Profile
+from regard.record.record import Record
+from regard.statistics.roles import ROLES
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from regard.record.history import History
+    from pandas import DataFrame
 
 NOTE = "Looks from left to right, at these steps of training; 0 is before the first update."
-COLORS = dict(
-    zip(
-        ("previous token", "first token", "itself", "one key", "nearby", "even", "mixed"),
-        ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#F3E3B0", "#CDD3DA"),
-        strict=True,
-    )
-)
+FAINT = "The stronger the color, the higher the score: how much of what lies between chance and the most possible."
+# Neighbors in meaning are neighbors in color; what is told by tokens is violet and red.
+COLORS = {
+    "previous token": "#0072B2",
+    "self": "#009E73",
+    "first token": "#D55E00",
+    "induction": "#7B3FA0",
+    "duplicate token": "#B07CC6",
+    "bracket": "#CC79A7",
+    "separator": "#B8860B",
+    "diagonal": "#004C6D",
+    "broadcast": "#E69F00",
+    "local": "#56B4E9",
+    "uniform": "#F3E3B0",
+    "global": "#8CB369",
+    MIXED: "#CDD3DA",
+}
 # Heads of a layer up to which a white line stands between two of them.
 RULED = 24
+# How much of its color a cell keeps at a score of 0.
+LEAST = 0.35
 
 
 @checked
-def roles(history: History, *, title: str | None = None) -> Figure:
-    """Draw the role of every head along the steps of its training: `regard.analysis.roles`.
+def roles(seen: Record | Profile | History, *, title: str | None = None) -> Figure:
+    """Draw the role of every head, as `regard.analysis.roles` names it.
 
-    A panel per layer, a row per head, a column per look; the figure says what the roles that occur mean.
+    Of a record or a profile, a row per layer and a cell per head; of a history, a panel per layer, a row per head and a
+    column per look. The figure says what the roles that occur mean.
 
     Args:
-        history: as `regard.training.train` kept it.
+        seen: a record, a profile or a history.
         title: written above.
 
     Raises:
-        RecordError: the history is empty, or a statistic that a role is told by was not kept.
+        RecordError: there is nothing to draw, or nothing was kept by which a role could be told.
     """
-    if not history.steps or not history.layers:
-        raise RecordError("a history that is drawn must have at least one step and one layer, got none")
-    found = named(history)
-    occurring = [role for role in ROLES if (found == role).any()]
+    frame = named(seen)
+    if frame.empty:
+        raise RecordError("what is drawn must have at least one layer, and a history one step, got none")
+    occurring = [role for role in (*ROLES, MIXED) if (frame["role"] == role).any()]
     entries = [Entry(role, COLORS[role], "block") for role in occurring]
+    heading = title
+    if title is None:
+        heading = "What each head does"
+    meanings = [f"{role}: {ROLES[role].meaning}" for role in occurring if role in ROLES]
+    if MIXED in occurring:
+        meanings.append(f"{MIXED}: nothing of all this for the most part")
+    options: dict[str, Any] = {"beside": (beside(entries), len(entries) * 0.2 + 0.1), "title": heading}
+    if isinstance(seen, History):
+        figure, grid, width = _strips(seen, frame, options | {"note": "\n".join([*meanings, NOTE])})
+    else:
+        figure, grid, width = _cells(frame, options | {"note": "\n".join([*meanings, FAINT])})
+    legend(corner(grid), entries, width, width * TALL)
+    return figure
+
+
+def _strips(history: History, frame: DataFrame, options: dict[str, Any]) -> tuple[Figure, list[Axes], float]:
+    """A panel per layer: the roles of its heads along the steps."""
+    steps = len(history.steps)
+    by_step = frame["role"].to_numpy().reshape(steps, -1)
+    scores = frame["score"].to_numpy().reshape(steps, -1)
     names = short_names([layer.name for layer in history.layers], [layer.kind for layer in history.layers])
     figure, grid, width = panels(
         [(name, "") for name in names],
-        (0, len(history.steps) - 1),
+        (0, steps - 1),
         names=("step of training", "head"),
-        beside=(beside(entries), len(entries) * 0.2 + 0.1),
-        title="What each head does" if title is None else title,
-        note="\n".join([*(f"{role}: {ROLES[role]}" for role in occurring), NOTE]),
         numbers=history.steps,
+        **options,
     )
+    for index, axes in enumerate(grid):
+        heads = history.heads_of(index)
+        _paint(axes, by_step[:, heads].T, scores[:, heads].T)
+        number_heads(axes, history.layers[index].heads, width)
+    return figure, grid, width
+
+
+def _cells(frame: DataFrame, options: dict[str, Any]) -> tuple[Figure, list[Axes], float]:
+    """One panel: a row per layer, a cell per head."""
+    groups = list(frame.groupby([*(["call"] if "call" in frame else []), "layer", "kind"], sort=False))
+    most = max(len(rows) for _, rows in groups)
+    table = np.full((len(groups), most), "", object)
+    scores = np.zeros(table.shape)
+    for index, (_, rows) in enumerate(groups):
+        table[index, : len(rows)], scores[index, : len(rows)] = rows["role"], rows["score"]
+    figure, grid, width = panels([("", "")], (0, most - 1), names=("head", "layer"), **options)
+    _paint(grid[0], table, scores)
+    pitch = width * TALL / len(groups) * style.POINTS
+    labels.put(grid[0], labels.of_positions(0, len(groups) - 1, pitch, across=False), across=False)
+    return figure, grid, width
+
+
+def _paint(axes: Axes, names: NDArray[np.object_], scores: NDArray[np.float64]) -> None:
+    """Cells in the colors of their roles, the fainter the lower the score."""
     rgb = require("matplotlib.colors", extra="draw").to_rgb
-    for place, axes in enumerate(grid):
-        own = found[:, history.heads_of(place)].T
-        heads, steps = own.shape
-        # Roles are names, not numbers: their colors are given as they are, without a scale.
-        cells = np.array([[rgb(COLORS[role]) for role in row] for row in own])
-        extent = (-0.5, steps - 0.5, heads - 0.5, -0.5)
-        axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest")
-        if heads <= RULED:
-            axes.hlines(np.arange(1, heads) - 0.5, -0.5, steps - 0.5, color="white", linewidth=1.0)
-        number_heads(axes, heads, width)
-    legend(corner(grid), entries, width, width * TALL)
-    return figure
+    colors = np.array([[rgb(COLORS.get(name, "white")) for name in row] for row in names])
+    strength = LEAST + (1 - LEAST) * np.nan_to_num(scores, nan=1.0)[..., None]
+    # Roles are names, not numbers: their colors are given as they are, without a scale.
+    rows, columns = names.shape
+    extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+    axes.imshow(1 - strength * (1 - colors), extent=extent, aspect="auto", interpolation="nearest")
+    if rows <= RULED:
+        axes.hlines(np.arange(1, rows) - 0.5, -0.5, columns - 0.5, color="white", linewidth=1.0)

@@ -19,6 +19,7 @@ from regard.page.changes import Change, changes, entropy_of, largest, names
 from regard.page.describe import words
 from regard.page.frame import count, fill, page, pairs
 from regard.record.history import History
+from regard.record.table import ROLE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,6 +99,9 @@ def drawings(history: History, loss: Mapping[int, float] | None = None) -> Itera
     if roles := _roles(history):
         yield "roles", roles
     for name in history.statistics:
+        # One picture shows all of them.
+        if name.startswith(ROLE):
+            continue
         yield name.replace("_", "-"), draw.history(history, name)
     for place, layer in enumerate(history.layers if history.pictured else ()):
         name = re.sub(r"[^\w.-]", "_", layer.name)

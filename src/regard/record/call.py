@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -45,6 +45,9 @@ class Call(Observation):
             its softmax; None where they add up to 1.
         padded: `(batch, queries)`, bool: queries left out because the caller said that they are padding.
         padding: where that was said, such as `attention_mask of BertModel`; "" where nothing was.
+        uniform: by name, what uniform weights under the same mask would give of `first`, `self_mass`, `previous`,
+            `local`, the groups, `received` and `by_offset`, as far as they were kept; one row of heads where they
+            share a mask. Roles are scored against it.
     """
 
     layer: str
@@ -61,6 +64,7 @@ class Call(Observation):
     row_sum: Tensor | None = None
     padded: Tensor | None = None
     padding: str = ""
+    uniform: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def normalized(self) -> bool:
@@ -163,6 +167,7 @@ class Call(Observation):
             row_sum=_joined(calls, "row_sum", 1.0),
             padded=_joined(calls, "padded", False),
             padding=next((call.padding for call in calls if call.padding), ""),
+            uniform=_uniform(calls),
             key=calls[-1].key,
             parts=parts,
         )
@@ -187,6 +192,29 @@ class Call(Observation):
         }
         shared["what was kept"] = [name for name in OPTIONAL if getattr(self, name) is not None]
         return shared | {"groups": sorted(self.groups)}
+
+
+def _uniform(calls: Sequence[Call]) -> dict[str, Tensor]:
+    """What uniform weights would give in all these steps together, of what is known of each."""
+    keys = calls[-1].sizes.keys
+    known = set.intersection(*(set(call.uniform) for call in calls))
+    result = {}
+    for name in known:
+        parts = [call.uniform[name] for call in calls]
+        # A mask of one step may differ by head where that of another does not.
+        heads = max(part.shape[1] for part in parts)
+        parts = [part.expand(-1, heads, -1) for part in parts]
+        if name == "received":
+            result[name] = _merged(parts, keys, torch.add)
+        elif name == "by_offset":
+            result[name] = offsets.merge([_strip(call, part) for call, part in zip(calls, parts, strict=True)])
+        else:
+            result[name] = torch.cat(parts, 2)
+    return result
+
+
+def _strip(call: Call, sums: Tensor) -> offsets.Strip:
+    return offsets.Strip(sums, call.sizes.queries, call.sizes.keys, call.offset)
 
 
 def _all(calls: Sequence[Call], name: str, merge: Callable[[list[Any]], T]) -> T | None:

@@ -51,6 +51,7 @@ def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors = {name: tensor for name, tensor in plain.items() if tensor is not None}
     # By number, as a group may be called anything.
     tensors |= {f"groups.{index}": share for index, share in enumerate(call.groups.values())}
+    tensors |= {f"uniform.{index}": chance for index, chance in enumerate(call.uniform.values())}
     if call.map is not None:
         tensors |= {f"map.{name}": getattr(call.map, name) for name in MAP}
     if call.top is not None:
@@ -65,7 +66,8 @@ def pack(call: Call) -> tuple[dict[str, Any], dict[str, Tensor]]:
     grid = None
     if call.map is not None:
         grid = {name: getattr(call.map, name) for name in ("cell", "queries", "keys", "offset")}
-    return body | {"groups": list(call.groups), "map": grid, "parts": parts}, tensors
+    body |= {"groups": list(call.groups), "uniform": list(call.uniform)}
+    return body | {"map": grid, "parts": parts}, tensors
 
 
 def _pack_spec(spec: Spec, layer: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -121,10 +123,9 @@ def unpack(body: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
         entry(parameters, name, (int, float, bool), f"{where}.parameters")
     shapes = _shapes(sizes)
     plain = {name: _take(left, name, shape, where) for name, shape in shapes.items() if name in left}
-    names = entry(body, "groups", list, where)
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise RecordError(f"{where}: 'groups' must be different strings, got {names!r:.60}")
+    names = _names(body, "groups", where)
     groups = {name: _take(left, f"groups.{i}", shapes["lse"], where) for i, name in enumerate(names)}
+    uniform = _uniform(_names(body, "uniform", where), left, sizes, where)
     grid = _map(entry(body, "map", (dict, type(None)), where), left, sizes, f"{where}.map")
     top = None
     if "top.keys" in left:
@@ -147,7 +148,30 @@ def unpack(body: Any, tensors: dict[str, Tensor], where: str) -> dict[str, Any]:
         "parameters": parameters,
         "placed": placed,
     }
-    return call | numbers | plain | more | {"sizes": sizes, "groups": groups, "map": grid, "top": top}
+    more |= {"sizes": sizes, "groups": groups, "uniform": uniform, "map": grid, "top": top}
+    return call | numbers | plain | more
+
+
+def _names(body: Any, name: str, where: str) -> list[str]:
+    names = entry(body, name, list, where)
+    if not all(isinstance(text, str) for text in names) or len(set(names)) < len(names):
+        raise RecordError(f"{where}: {name!r} must be different strings, got {names!r:.60}")
+    return list(names)
+
+
+def _uniform(
+    names: list[str], left: dict[str, Tensor], sizes: Sizes, where: str
+) -> dict[str, Tensor]:
+    """What uniform weights would give, by name: of all heads, or one row for all of them."""
+    lengths = {"received": sizes.keys, "by_offset": max(0, sizes.queries + sizes.keys - 1)}
+    result = {}
+    for index, name in enumerate(names):
+        heads = sizes.heads
+        if left.get(f"uniform.{index}", torch.empty(0)).shape[1:2] == (1,):
+            heads = 1
+        shape = (sizes.batch, heads, lengths.get(name, sizes.queries))
+        result[name] = _take(left, f"uniform.{index}", shape, where)
+    return result
 
 
 @contextmanager

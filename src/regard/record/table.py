@@ -17,10 +17,14 @@ from torch.nn.functional import pad
 from regard.errors import require
 from regard.record.call import Call
 from regard.statistics.observation import ROWS
+from regard.statistics.roles import ROLES, scores
 from regard.statistics.table import SHARES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+# Before the names of roles among the statistics of a head.
+ROLE = "role."
 
 Sums = dict[str, tuple[Tensor, Tensor]]
 
@@ -29,7 +33,8 @@ def sums(call: Call) -> Sums:
     """Sum and weight of each statistic, one of each per head: their quotient is the mean.
 
     Returns:
-        Name → two float64 tensors `(heads,)`, on the CPU. Groups are named `group.<name>`.
+        Name → two float64 tensors `(heads,)`, on the CPU. Groups are named `group.<name>`, and the scores of roles
+        `role.<name>`, whose weight is the number of texts in which they can be told.
 
     Raises:
         RecordError: row statistics were kept, but not which queries are valid.
@@ -38,10 +43,7 @@ def sums(call: Call) -> Sums:
     if names:
         valid = call.valid().cpu()
     result = {name: _sum(*pair) for name, pair in row_pairs(call, names, valid).items()}
-    share = share_pair(call)
-    if share is not None:
-        result["received_share"] = _sum(*share)
-    return result
+    return result | {name: _sum(*pair) for name, pair in head_pairs(call).items()}
 
 
 def row_pairs(call: Call, names: Iterable[str], valid: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
@@ -72,14 +74,22 @@ def fractions(call: Call, valid: Tensor) -> tuple[Tensor, Tensor] | None:
     return call.entropy.detach().cpu() / choices.log(), valid & (choices > 1)
 
 
-def share_pair(call: Call) -> tuple[Tensor, Tensor] | None:
-    """The largest share of received mass, and whether there is one, `(batch, heads, 1)`; None where it is not known."""
-    if call.received is None:
-        return None
-    total = call.received.sum(-1, keepdim=True)
-    # One more key, as there may be none, of which no largest can be taken.
-    share = pad(call.received / total, (0, 1)).amax(-1, keepdim=True)
-    return share.detach().cpu(), total.cpu() > 0
+def head_pairs(call: Call) -> dict[str, tuple[Tensor, Tensor]]:
+    """What a head has once in each text, the received share and the scores of roles: values, and which are known.
+
+    Returns:
+        Name → two tensors `(batch, heads, 1)`, on the CPU. Roles are named `role.<name>`.
+    """
+    pairs = {}
+    if call.received is not None:
+        total = call.received.sum(-1, keepdim=True)
+        # One more key, as there may be none, of which no largest can be taken.
+        share = pad(call.received / total, (0, 1)).amax(-1, keepdim=True)
+        pairs["received_share"] = share.detach().cpu(), total.cpu() > 0
+    if call.uniform:
+        for name, score in scores(call, call.uniform, call.offset).items():
+            pairs[ROLE + name] = score.unsqueeze(-1), ~score.isnan().unsqueeze(-1)
+    return pairs
 
 
 def added(one: Sums, other: Sums) -> Sums:
@@ -100,14 +110,21 @@ def _sum(values: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
 def means(summed: Sums, names: Iterable[str], heads: int) -> dict[str, np.ndarray]:
     """The means of the named statistics, `(heads,)` each: NaN where not kept, 0 where no query was valid."""
     nothing = torch.full((heads,), torch.nan, dtype=torch.float64), torch.ones(heads)
-    pairs = {name: summed.get(name, nothing) for name in names}
-    return {name: (total / weight.clamp(min=1)).numpy() for name, (total, weight) in pairs.items()}
+    result = {}
+    for name in names:
+        total, weight = summed.get(name, nothing)
+        mean = total / weight.clamp(min=1)
+        # A role that no text could tell is unknown, which is another thing than not there.
+        if name.startswith(ROLE):
+            mean = torch.where(weight > 0, mean, torch.nan)
+        result[name] = mean.numpy()
+    return result
 
 
 def names_of(several: Iterable[Iterable[str]]) -> list[str]:
     """The statistics of a table in order: the rows of `regard.statistics.TABLE`, groups, shares."""
     groups = {name: None for summed in several for name in summed if name.startswith("group.")}
-    return [*ROWS, *groups, *SHARES]
+    return [*ROWS, *groups, *SHARES, *(ROLE + name for name in ROLES)]
 
 
 def identity(layer: str, kind: str, heads: int, **numbers: int | np.ndarray) -> dict[str, np.ndarray]:
@@ -137,7 +154,8 @@ def columns(calls: Sequence[Call]) -> dict[str, np.ndarray]:
 
     Columns: `layer`, `kind` ("self" or "cross"), `head`, `call` (place in the record), `queries`, `keys`
     (sizes), the mean of every row statistic over the valid queries of the whole batch, `group.<name>` for
-    each named group of keys, `entropy_fraction`, `received_share`. A statistic that was not kept is NaN.
+    each named group of keys, `entropy_fraction`, `received_share`, and `role.<name>` for each role of
+    `regard.statistics.roles.ROLES`, its score. A statistic that was not kept is NaN.
 
     Raises:
         RecordError: row statistics were kept, but not which queries are valid.

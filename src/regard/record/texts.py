@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 from regard.record import bins
 from regard.record.call import Call
 from regard.record.exact import SHORT, add, exact, total
-from regard.record.table import fractions, row_pairs, share_pair
+from regard.record.table import fractions, head_pairs, row_pairs
 from regard.statistics.observation import Map
 
 # Pieces of a layer that are exact sums; others are counts, which add as they are, and peaks, whose largest stays.
@@ -49,10 +49,9 @@ class Texts:
         for name, (values, which) in pairs.items():
             totals[name] = torch.where(which, values, 0.0).sum(-1, dtype=torch.float64)
             counts[name] = which.sum(-1)
-        share = share_pair(call)
-        if share is not None:
-            totals["received_share"] = share[0][..., 0].double()
-            counts["received_share"] = share[1][..., 0].long()
+        for name, (values, which) in head_pairs(call).items():
+            totals[name] = torch.where(which, values, 0.0)[..., 0].double()
+            counts[name] = which[..., 0].long()
         # By name, so that one set of statistics has one order.
         ordered = tuple(sorted(totals))
         shape = (0, call.sizes.batch, call.sizes.heads)

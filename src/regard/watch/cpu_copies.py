@@ -36,11 +36,17 @@ def on_cpu(value: Any) -> Any:
 
 
 def call_of(
-    site: CallSite, resolved: ResolvedCall, observation: Observation, vectors: bool, earlier: Tensor | None
+    site: CallSite,
+    resolved: ResolvedCall,
+    observation: Observation,
+    uniform: dict[str, Tensor],
+    vectors: bool,
+    earlier: Tensor | None,
 ) -> Call:
     """What was observed of a call, as an entry of a record.
 
     Args:
+        uniform: what uniform weights would give, on the CPU.
         vectors: whether query, key and spec are kept.
         earlier: keys of the step before, from which come those that a sliding-window cache has dropped since.
     """
@@ -66,6 +72,7 @@ def call_of(
         sizes=resolved.sizes,
         offset=resolved.offset,
         placed=resolved.placed,
+        uniform=uniform,
         **more,
     )
 

@@ -17,9 +17,9 @@ from regard.attention import asked, observed
 from regard.record import Call, Record
 from regard.statistics.dense_weights import observe_weights
 from regard.statistics.observation import OFFSETS, Observation
-from regard.statistics.table import PLACED
+from regard.statistics.table import PLACED, wanted
 from regard.watch.captured import CapturedCall
-from regard.watch.cpu_copies import call_of
+from regard.watch.cpu_copies import call_of, on_cpu
 from regard.watch.modules import CallSite
 from regard.watch.observed_heads import joined_heads
 from regard.watch.resolved import ResolvedCall
@@ -28,6 +28,7 @@ from regard.watch.session import Session
 from regard.watch.settings import Settings
 from regard.watch.steps import Steps
 from regard.watch.surroundings import naming, without_autocast
+from regard.watch.uniform import uniform_of
 
 
 class Recorder(Session):
@@ -181,6 +182,11 @@ class Recorder(Session):
         groups = {name: mass for name, mass in seen.groups.items() if f"group:{name}" not in placed}
         return replace(seen, groups=groups, **unknown)
 
+    def _uniform(self, resolved: ResolvedCall) -> dict[str, Tensor]:
+        """What uniform weights would give under the mask of a call."""
+        want = wanted(self.settings.statistics, output=False)
+        return on_cpu(uniform_of(resolved, want, self.resolver.masks))  # type: ignore[no-any-return]
+
     def _add(self, site: CallSite, resolved: ResolvedCall, observation: Observation) -> None:
         """Put a call into the record, as the next step of an earlier one where it is one."""
         identity = (site.layer, resolved.kind, self._repeats[site.layer, resolved.kind])
@@ -190,10 +196,10 @@ class Recorder(Session):
         earlier = None
         if steps is not None:
             earlier = steps.last.key
-        call = call_of(site, resolved, observation, vectors, earlier)
+        call = call_of(site, resolved, observation, self._uniform(resolved), vectors, earlier)
 
         def observe_again(part: ResolvedCall) -> Call:
-            return call_of(site, part, self._observed(part, None), vectors, None)
+            return call_of(site, part, self._observed(part, None), self._uniform(part), vectors, None)
 
         goes_on = steps is not None and bool(call.offset) and steps.looks_at(resolved)
         if steps is None or not goes_on or not steps.take_back(call, observe_again):
