@@ -3,6 +3,7 @@
 from regard.statistics.observation import Map, Observation, Top
 from regard.statistics.state import State
 from regard.statistics.table import TABLE, Choice, Statistic, first, group, local, matching
+from regard.statistics.token_groups import token_groups
 
 __all__ = [
     "TABLE",
@@ -16,4 +17,5 @@ __all__ = [
     "group",
     "local",
     "matching",
+    "token_groups",
 ]
