@@ -1,5 +1,6 @@
 """What follows from the formulas of attention, measured: pure functions, which draw nothing."""
 
+from regard.analysis import flow
 from regard.analysis.complexity import (
     MECHANISMS,
     Cost,
@@ -23,6 +24,7 @@ __all__ = [
     "Softmax",
     "by_distance",
     "exponent",
+    "flow",
     "gradient_norms",
     "jacobian_norms",
     "least_within",

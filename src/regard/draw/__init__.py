@@ -15,6 +15,7 @@ from regard.draw.image_words import overlay
 from regard.draw.output_norms import strength
 from regard.draw.positions import positions
 from regard.draw.roles import roles
+from regard.draw.rollout import rollout
 from regard.draw.sentences import passage
 from regard.draw.series import Panel, series
 from regard.draw.temperatures import temperatures
@@ -30,6 +31,7 @@ __all__ = [
     "passage",
     "positions",
     "roles",
+    "rollout",
     "series",
     "strength",
     "strip",
