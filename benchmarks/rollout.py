@@ -1,7 +1,7 @@
 """What does the rollout of one token cost? Twelve layers of GPT-2-small's shape at 16 384 tokens, beside `observe`.
 
-Both go through the same layers, one process, in turns. Seconds of the processor are given besides those of the clock: on
-a machine that others use they are the steadier ones.
+Both go through the same layers, one process, in turns. Seconds of the processor are given besides those of the clock:
+on a machine that others use they are the steadier ones.
 """
 
 from __future__ import annotations

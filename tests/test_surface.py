@@ -281,7 +281,8 @@ LEFT_OUT = {
         ("Cosine", "Dot", "Elu", "ScaledDot", "Features", "HeadPositions", "Score", "LinearState"), "no argument"
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
-    "regard.analysis": {"Cost": "a result", "Exponent": "a result", "Softmax": "a result", "roles": "of a history", "flow": "a package"},
+    "regard.analysis": dict.fromkeys(("Cost", "Exponent", "Softmax"), "a result")
+    | {"roles": "of a history", "flow": "a package"},
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history") | {"rollout": "of a record"},
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history"),
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training"},
