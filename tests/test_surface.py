@@ -298,10 +298,11 @@ LEFT_OUT = {
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
     "regard.analysis": {"hellinger": "of two records", "roles": "of a history"}
-    | dict.fromkeys(("Cost", "Exponent", "Softmax"), "a result"),
+    | dict.fromkeys(("Cost", "Exponent", "Softmax"), "a result")
+    | {"flow": "a package"},
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")
     | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
-    | {"changed": "of a table"},
+    | {"changed": "of a table", "rollout": "of a record"},
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history") | {"profile": "of a profile"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}
     | dict.fromkeys(("MLflowWriter", "ParquetWriter", "TensorBoardWriter", "WandbWriter", "Writer"), "a client"),

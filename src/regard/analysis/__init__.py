@@ -1,5 +1,6 @@
 """What follows from the formulas of attention, measured: pure functions, which draw nothing."""
 
+from regard.analysis import flow
 from regard.analysis.compare import compare, hellinger
 from regard.analysis.complexity import (
     MECHANISMS,
@@ -36,6 +37,7 @@ __all__ = [
     "distances",
     "eviction",
     "exponent",
+    "flow",
     "gradient_norms",
     "hellinger",
     "jacobian_norms",

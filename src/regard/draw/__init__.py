@@ -18,6 +18,7 @@ from regard.draw.positions import positions
 from regard.draw.profiles import by_distance, histograms, relative_maps
 from regard.draw.redundancy import redundancy
 from regard.draw.roles import roles
+from regard.draw.rollout import rollout
 from regard.draw.sentences import passage
 from regard.draw.series import Panel, series
 from regard.draw.temperatures import temperatures
@@ -38,6 +39,7 @@ __all__ = [
     "relative_maps",
     "redundancy",
     "roles",
+    "rollout",
     "series",
     "strength",
     "strip",
