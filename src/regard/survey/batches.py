@@ -75,13 +75,11 @@ def batches_of(given: Iterable[Any], batch_size: int, *, texts: bool) -> Iterato
 
 
 def _wanted(texts: bool, number: int = 2) -> str:
+    """What batches must be, or one of them."""
+    words = ("keyword arguments of the model in a dict", "keyword arguments of the model, in dicts")
     if texts:
-        return "texts" if number > 1 else "a text"
-    return (
-        "keyword arguments of the model, in dicts"
-        if number > 1
-        else "keyword arguments of the model in a dict"
-    )
+        words = ("a text", "texts")
+    return words[number - 1]
 
 
 def _of_texts(texts: Sequence[str]) -> Batch:
