@@ -8,7 +8,7 @@ import sys
 QUESTIONS = (
     "imports", "rows", "columns", "backward", "bfloat16", "avx2", "sparse", "decode", "scaling", "memory",
     "gpt2", "long", "layers", "linear", "initialization", "mechanisms", "approximations", "gradient_flow",
-    "scaling_by_d", "watching", "monitor", "collapse", "redundancy",
+    "scaling_by_d", "watching", "monitor", "collapse", "redundancy", "sparsify",
 )  # fmt: skip
 
 

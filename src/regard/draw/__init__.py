@@ -18,11 +18,13 @@ from regard.draw.redundancy import redundancy
 from regard.draw.roles import roles
 from regard.draw.sentences import passage
 from regard.draw.series import Panel, series
+from regard.draw.sparse_plan import eviction, sparse_plan
 from regard.draw.temperatures import temperatures
 
 __all__ = [
     "Panel",
     "entropy",
+    "eviction",
     "flow",
     "heads",
     "heatmap",
@@ -33,6 +35,7 @@ __all__ = [
     "redundancy",
     "roles",
     "series",
+    "sparse_plan",
     "strength",
     "strip",
     "structure",
