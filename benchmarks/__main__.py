@@ -9,6 +9,7 @@ QUESTIONS = (
     "imports", "rows", "columns", "backward", "bfloat16", "avx2", "sparse", "decode", "scaling", "memory",
     "gpt2", "long", "layers", "linear", "initialization", "mechanisms", "approximations", "gradient_flow",
     "scaling_by_d", "survey", "watching", "monitor", "collapse", "redundancy", "rollout",
+    "sparsify",
 )  # fmt: skip
 
 

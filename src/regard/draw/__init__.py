@@ -21,6 +21,7 @@ from regard.draw.roles import roles
 from regard.draw.rollout import rollout
 from regard.draw.sentences import passage
 from regard.draw.series import Panel, series
+from regard.draw.sparse_plan import eviction, sparse_plan
 from regard.draw.temperatures import temperatures
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "by_distance",
     "changed",
     "entropy",
+    "eviction",
     "flow",
     "heads",
     "heatmap",
@@ -41,6 +43,7 @@ __all__ = [
     "roles",
     "rollout",
     "series",
+    "sparse_plan",
     "strength",
     "strip",
     "structure",
