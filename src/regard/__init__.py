@@ -26,7 +26,7 @@ from regard.masks import (
 from regard.record import load
 from regard.spec import alibi, relative
 from regard.survey import survey
-from regard.watch import watch
+from regard.watch import intervene, watch
 
 __all__ = [
     "RegardError",
@@ -35,6 +35,8 @@ __all__ = [
     "causal",
     "dense",
     "documents",
+    "global_tokens",
+    "intervene",
     "load",
     "near",
     "observe",
@@ -44,7 +46,6 @@ __all__ = [
     "relative",
     "strided",
     "survey",
-    "global_tokens",
     "watch",
     "weights",
 ]

@@ -40,6 +40,10 @@ class CapturedCall:
             where the result has no such form.
         projected: from the output that the captured call implies to the same.
         result: from an output `(batch, heads, queries, value_dim)` to the call's result, where it may replace it.
+        changed: from an output in which heads are replaced, the call's own result, and what makes of its weights
+            `(batch, heads, queries, keys)` those of that output, to the result in its place; the call's own result is
+            None where the whole output is new. None where nothing can stand in its place.
+        whole: whether a result can be made without the call's own.
         window: sliding window of the layer, in keys, where the call tells it.
         unknown: names of arguments that the captured call does not understand.
         weights: `(batch, heads, queries, keys)`, as they are, where they are no softmax of known scores.
@@ -63,6 +67,8 @@ class CapturedCall:
     output: Callable[[Any], Tensor | None] | None = None
     projected: Callable[[Tensor], Tensor] = same
     result: Callable[[Tensor], Any] | None = None
+    changed: Callable[[Tensor, Any, Callable[[Tensor], Tensor]], Any] | None = None
+    whole: bool = True
     window: int | None = None
     unknown: tuple[str, ...] = ()
     weights: Tensor | None = None

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.errors import ArgumentError
 from regard.masks import Mask, recognize
 from regard.record import Call
 from regard.shapes import Sizes
 from regard.spec import Spec, SpecArguments
 from regard.statistics.dense_weights import row_sums
 from regard.statistics.observation import Observation
+from regard.watch.head_masks import OfHeads, TopKeys
 from regard.watch.hooks.blockmask import FlexMask
 from regard.watch.modules import CallSite
 from regard.watch.resolved import ResolvedCall
@@ -47,7 +49,11 @@ def call_of(
         key = copied(resolved.key)
         if resolved.evicted and earlier is not None:
             key[:, :, : resolved.evicted] = earlier[:, :, : resolved.evicted]
-        more = {"query": copied(resolved.query), "key": key, "spec": portable(resolved.sizes, resolved.spec)}
+        more = {
+            "query": copied(resolved.query),
+            "key": key,
+            "spec": portable(resolved.sizes, _one_spec(resolved)),
+        }
     if resolved.weights is not None:
         more["row_sum"] = on_cpu(row_sums(resolved.weights))
     if resolved.padded is not None:
@@ -62,6 +68,21 @@ def call_of(
         placed=resolved.placed,
         **more,
     )
+
+
+def _one_spec(resolved: ResolvedCall) -> SpecArguments:
+    """The spec of all heads.
+
+    Raises:
+        ArgumentError: heads of one call have different ones.
+    """
+    parts = resolved.weight_parts()
+    if len(parts) > 1:
+        raise ArgumentError(
+            'keep="vectors" needs one spec for all heads, and interventions give some of them another: use '
+            'keep="statistics"'
+        )
+    return parts[0][1].spec
 
 
 def copied(tensor: Tensor) -> Tensor:
@@ -88,4 +109,4 @@ def _holds_function(mask: Mask) -> bool:
     parts = getattr(mask, "masks", None) or tuple(
         part for part in (getattr(mask, "mask", None),) if part is not None
     )
-    return isinstance(mask, FlexMask) or any(_holds_function(part) for part in parts)
+    return isinstance(mask, FlexMask | OfHeads | TopKeys) or any(_holds_function(part) for part in parts)

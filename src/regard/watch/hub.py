@@ -18,7 +18,7 @@ _recorders: dict[int, tuple[Any, ...]] = {}  # by thread, in the order in which 
 
 
 def watching() -> tuple[Any, ...]:
-    """The recorders that watch in this thread, the one that began last at the end."""
+    """Who watches in this thread, the one that began last at the end; before them, whoever changes calls."""
     return _recorders.get(threading.get_ident(), ())
 
 
@@ -87,7 +87,12 @@ class Hook:
 
 @contextmanager
 def joined(
-    recorder: Any, hooks: list[Hook], enter: Callable[[], None], leave: Callable[[], None]
+    recorder: Any,
+    hooks: list[Hook],
+    enter: Callable[[], None],
+    leave: Callable[[], None],
+    *,
+    first: bool = False,
 ) -> Iterator[None]:
     """Let a recorder watch in this thread.
 
@@ -96,12 +101,16 @@ def joined(
         hooks: the hooks of all threads.
         enter: called when a recorder joins in this thread.
         leave: called where no recorder watches in this thread any more.
+        first: before all others, who then see what it made of a call, whichever began first.
     """
     thread = threading.get_ident()
     with _lock:
         for hook in hooks:
             hook.install()
-        _recorders[thread] = (*_recorders.get(thread, ()), recorder)
+        others = _recorders.get(thread, ())
+        _recorders[thread] = (*others, recorder)
+        if first:
+            _recorders[thread] = (recorder, *others)
         enter()
     try:
         yield

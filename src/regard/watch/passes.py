@@ -17,8 +17,9 @@ from torch import nn
 from regard.record import Record
 from regard.statistics.table import Choice
 from regard.watch.recorder import Recorder
+from regard.watch.selection import layers_of, refuse_compiled, selected_modules
 from regard.watch.settings import Settings
-from regard.watch.watch import check_seen, layers_of, refuse_compiled, selected_modules
+from regard.watch.watch import check_seen
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def training_passes(
     def recorder() -> Recorder:
         return Recorder(model, settings, Record(), chosen)
 
-    refuse_compiled(recorder())
+    refuse_compiled(recorder().modules)
     passes = _Passes(model, recorder, seen)
     with ExitStack() as hooks:
         hooks.callback(passes.abandon)

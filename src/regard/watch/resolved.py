@@ -5,17 +5,21 @@ Knows how to tell whether it explains the call's output; how it is resolved is i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from regard.attention import asked, observed
 from regard.masks.conventions import BLOCKED
 from regard.shapes import Sizes
 from regard.spec import Spec, SpecArguments
 from regard.watch.captured import CapturedCall
+from regard.watch.changes import Group, HeadOutput, Output, spec_of_heads
+from regard.watch.head_masks import TopKeys
 from regard.watch.padding import PaddedQueries
 from regard.watch.sampled import sampled_weights, weighted
 
@@ -37,6 +41,8 @@ class ResolvedCall:
         placed: whether the place of the queries among the keys is known.
         padded: what was said to be padding; None where nothing was.
         weights: as they are, where they are no softmax of known scores.
+        layer: name of the module.
+        changes: what interventions do to some of the heads.
     """
 
     query: Tensor
@@ -52,6 +58,8 @@ class ResolvedCall:
     padded: PaddedQueries | None
     weights: Tensor | None
     captured: CapturedCall
+    layer: str = ""
+    changes: tuple[Group, ...] = ()
 
     def far_from(self, theirs: Tensor, ours: Tensor) -> bool:
         """Whether two tensors `(batch, heads or 1, sampled queries, …)` differ by more than rounding."""
@@ -87,12 +95,11 @@ class ResolvedCall:
         captured, theirs = self.captured, self.comparable(result)
         if theirs is None:
             return True
-        assert self.value is not None
-        weights = self._sampled
-        theirs, ours = theirs[:, :, self.sample], captured.projected(weighted(weights, self.value))
+        weights, ours = self._sampled_output()
+        theirs, ours = theirs[:, :, self.sample], captured.projected(ours)
         # Rows that may attend nothing are zeros here, and whatever a kernel makes of −1e9 or −inf in the model.
-        if self.as_called.mask is not None or self.as_called.bias is not None:
-            some = (weights.sum(-1, keepdim=True) > 0).any(1, keepdim=True)
+        if self.as_called.mask is not None or self.as_called.bias is not None or self.changes:
+            some = weights.any(1, keepdim=True)
             theirs, ours = theirs.where(some, 0), ours.where(some, 0)
         return not self.far_from(theirs, ours)
 
@@ -118,3 +125,119 @@ class ResolvedCall:
     def _sampled(self) -> Tensor:
         """The weights of the queries that are compared, as the captured call says."""
         return sampled_weights(self.query, self.key, self.as_called, self.sample.step)
+
+    def _sampled_output(self) -> tuple[Tensor, Tensor]:
+        """Of the queries that are compared: whether they attend anything, `(…, 1)`, and their outputs, by heads."""
+        assert self.value is not None
+        if not self.changes:
+            weights = self._sampled
+            return weights.sum(-1, keepdim=True) > 0, weighted(weights, self.value)
+        attends, outputs, order = [], [], []
+        for heads, part, group in self.parts():
+            some, output = part._sampled_output()
+            if group is not None and (change := group.change.output) is not None and change.alters:
+                output = change.of(self.head_output(group, change, output, self.sample)).to(output.dtype)
+                some = torch.ones_like(some)
+            attends.append(some)
+            outputs.append(output)
+            order += heads
+        back = torch.tensor(order, device=self.query.device).argsort()
+        return torch.cat(attends, 1)[:, back], torch.cat(outputs, 1)[:, back]
+
+    def head_output(
+        self, group: Group, change: Output, output: Tensor | None, rows: slice = slice(None)
+    ) -> HeadOutput:
+        """What an intervention is told of the outputs of a group of heads."""
+        sizes = self.sizes
+        padded = None
+        if self.padded is not None:
+            padded = self.padded.padded
+        queries = len(range(sizes.queries)[rows])
+        like = self.query
+        if output is not None:
+            like = output
+        return HeadOutput(
+            layer=self.layer,
+            kind=self.kind,
+            numbers=group.numbers,
+            shape=(sizes.batch, len(group.heads), queries, sizes.value_dim),
+            like=like,
+            queries=sizes.queries,
+            rows=rows,
+            output=output if change.needs else None,
+            padded=padded,
+        )
+
+    def parts(self) -> list[tuple[list[int], ResolvedCall, Group | None]]:
+        """The heads that go together, and the call of them alone with what is done to them; all heads are in one."""
+        found: list[tuple[list[int], ResolvedCall, Group | None]] = []
+        changed = {head for group in self.changes for head in group.heads}
+        same = [head for head in range(self.sizes.heads) if head not in changed]
+        if same:
+            found.append((same, self._of_heads(same), None))
+        for group in self.changes:
+            found.append((list(group.heads), self.changed(group), group))
+        return found
+
+    def weight_parts(self) -> list[tuple[list[int], ResolvedCall]]:
+        """As `parts`, with all heads in one whose weights stay what they are."""
+        groups = tuple(group for group in self.changes if self.weighs(group))
+        return [(heads, part) for heads, part, _ in replace(self, changes=groups).parts()]
+
+    def weighs(self, group: Group) -> bool:
+        """Whether a group's weights may become others."""
+        return group.change.weighs(self.sizes, self.offset, self.model_spec["mask"])
+
+    def changed(self, group: Group) -> ResolvedCall:
+        """The call of a group of heads alone, with their weights changed."""
+        part, change = self._of_heads(list(group.heads)), group.change
+        if not self.weighs(group):
+            return part
+        scale = self.model_spec["scale"]
+        if scale is None:
+            scale = 1 / math.sqrt(max(self.sizes.dim, 1))
+        specs = []
+        for own in (self.model_spec, self.spec):
+            # As the whole call has it: a mask may have one entry for each head.
+            spec = change.spec(SpecArguments({**own, "scale": scale}))
+            specs.append(spec_of_heads(spec, group.heads))
+        part = replace(part, model_spec=specs[0], spec=specs[1])
+        if change.top is None or change.top >= self.sizes.keys:
+            return part
+        largest = part._largest(change.top)
+        specs = []
+        for spec in (part.model_spec, part.spec):
+            mask = spec["mask"]
+            specs.append(SpecArguments({**spec, "mask": largest if mask is None else mask & largest}))
+        return replace(part, model_spec=specs[0], spec=specs[1])
+
+    def _of_heads(self, heads: list[int]) -> ResolvedCall:
+        """The call of some heads alone, as the model has it."""
+        sizes, alone = self.sizes, replace(self, changes=())
+        if len(heads) == sizes.heads:
+            return alone
+        kv_heads = [head // sizes.group for head in heads]
+        own = sorted(set(kv_heads))
+        # Whole groups, or equal shares of them, go on sharing keys; else each head gets its own.
+        if kv_heads != [kv for kv in own for _ in range(len(heads) // len(own))]:
+            own = kv_heads
+        value = self.value
+        if value is not None:
+            value = value[:, own]
+        return replace(
+            alone,
+            query=self.query[:, heads],
+            key=self.key[:, own],
+            value=value,
+            sizes=replace(sizes, heads=len(heads), kv_heads=len(own)),
+            model_spec=spec_of_heads(self.model_spec, heads),
+            spec=spec_of_heads(self.spec, heads),
+        )
+
+    def _largest(self, top: int) -> TopKeys:
+        """The keys of the largest weights of each query, as the model's own queries have them."""
+        with torch.no_grad():
+            want = asked(self.sizes, self.offset, ("lse",), top, None, output=False)
+            seen = observed(self.query.detach(), self.key.detach(), None, self.as_called, want, top)
+        assert seen.top is not None
+        return TopKeys(seen.top.keys, self.offset)

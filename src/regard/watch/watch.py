@@ -5,26 +5,23 @@ Knows which calls belong to the model and how they become a record; where calls 
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from regard.checks.arguments import checked, listed, whole
 from regard.errors import ArgumentError, UnseenWarning, WatchError
 from regard.files.versions import versions
 from regard.record import Record
-from regard.statistics.observation import close_to
 from regard.statistics.table import Choice, wanted
 from regard.watch.captured import eager_instead
 from regard.watch.modules import ATTENTION
 from regard.watch.recorder import Recorder
+from regard.watch.selection import layers_of, refuse_compiled, selected_modules
 from regard.watch.settings import Settings
 
 Tokens = Sequence[str] | Sequence[Sequence[str]]
@@ -100,7 +97,7 @@ def watch(
     named = layers_of(layers)
     record.info = _info(model, settings, named)
     recorder = Recorder(model, settings, record, selected_modules(model, named))
-    refuse_compiled(recorder)
+    refuse_compiled(recorder.modules)
     with recorder.watching():
         yield record
     check_seen(recorder)
@@ -164,76 +161,6 @@ def _real(name: str, mask: Tensor | None) -> Tensor | None:
     if mask.is_floating_point() or mask.is_complex() or not bool(((mask == 0) | (mask == 1)).all()):
         raise ArgumentError(f"{name} must hold True or 1 for real tokens, else False or 0, got {mask.dtype}")
     return mask.bool()
-
-
-def layers_of(layers: str | int | Iterable[str | int] | None) -> list[str | int] | None:
-    """The layers asked for, as a list."""
-    if layers is None:
-        return None
-    if isinstance(layers, str) or not isinstance(layers, Iterable):
-        return [_layer("layers", layers)]
-    return listed("layers", layers, _layer)
-
-
-def _layer(name: str, layer: Any) -> str | int:
-    if isinstance(layer, str):
-        return layer
-    return whole(name, layer)
-
-
-def selected_modules(model: nn.Module, layers: Iterable[str | int] | None) -> set[str] | None:
-    """Names of the watched modules; None for all."""
-    if layers is None:
-        return None
-    names = [name for name, _ in model.named_modules() if name]
-    chosen = list(layers)
-    left_out = [layer for layer in chosen if isinstance(layer, str) and layer.startswith("!")]
-    taken = [layer for layer in chosen if layer not in left_out]
-    selected = set[str]()
-    # With exclusions alone, everything else is watched, the model itself too, which is called by its class.
-    if not taken:
-        selected = {*names, type(model).__name__}
-    for layer in taken:
-        selected.update(_named(model, names, layer))
-    for layer in left_out:
-        selected.difference_update(_named(model, names, str(layer)[1:]))
-    return selected
-
-
-def _named(model: nn.Module, names: list[str], layer: str | int) -> list[str]:
-    """The modules that a name, a pattern or the number of a block means, with all inside them."""
-    if isinstance(layer, bool) or not isinstance(layer, str | int):
-        raise ArgumentError(f"layers must be names, patterns or numbers of blocks, got {layer!r}")
-    if isinstance(layer, int):
-        # The first number in a name is that of the block; later ones are experts, heads or parts of a Sequential.
-        numbers = {name: re.findall(r"(?<![^.])\d+(?![^.])", name)[:1] for name in names}
-        found = [name for name in names if numbers[name] == [str(layer)]]
-        blocks = sorted({int(number) for first in numbers.values() for number in first})
-        known = f"blocks: {', '.join(map(str, blocks)) or 'none'}"
-    else:
-        tops = [name for name in names if fnmatchcase(name, layer)]
-        found = [name for name in names if any(name == top or name.startswith(f"{top}.") for top in tops)]
-        known = close_to(layer, names)
-    if not found:
-        raise ArgumentError(f"layers must name modules of {type(model).__name__}, got {layer!r}; {known}")
-    return found
-
-
-def refuse_compiled(recorder: Recorder) -> None:
-    """Raise for modules whose calls do not pass through Python."""
-    for module, layer in recorder.modules.names.items():
-        if type(module).__name__ == "OptimizedModule":
-            raise WatchError(
-                f"{layer} is compiled by torch.compile, which hides its calls: watch and run model._orig_mod"
-            )
-        if getattr(module, "_compiled_call_impl", None) is not None:
-            raise WatchError(
-                f"{layer} was compiled in place, which hides its calls: call model.compile() after watching"
-            )
-        if isinstance(module, torch.jit.ScriptModule):
-            raise WatchError(
-                f"{layer} is TorchScript, which hides its calls: watch the module that it was made from"
-            )
 
 
 def check_seen(recorder: Recorder) -> None:

@@ -37,6 +37,7 @@ class Watcher(Protocol):
         seen: how many calls were seen so far.
         ancestry: of which sequences tensors were made.
         gates: names of modules in which weights multiplied values one by one, in no product.
+        intervenes: whether it changes calls, and does not only look at them.
     """
 
     masks: Masks
@@ -44,6 +45,7 @@ class Watcher(Protocol):
     seen: int
     ancestry: Ancestry
     gates: set[str]
+    intervenes: bool
 
     @property
     def sees(self) -> bool:
@@ -65,6 +67,15 @@ class Watcher(Protocol):
 
     def learned(self, tensor: Tensor) -> bool:
         """Whether a tensor is a parameter of the model, or a part of one."""
+
+    def changed(self, site: CallSite) -> bool:
+        """Whether an intervention changes calls of a module."""
+
+    def rewritten(self, scores: Tensor) -> Tensor:
+        """The scores that a softmax is to be given in the place of its own."""
+
+    def replaced(self, before: Tensor, after: Tensor) -> None:
+        """Scores were replaced by others: what is known of these holds of those."""
 
     def unexplained(self, site: CallSite, what: str) -> None:
         """A module did what may be attention, and it cannot be read."""

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from regard.spec.bias import ScoreMod
 from regard.watch import hub
@@ -66,7 +67,7 @@ def _instead(*args: Any, **kwargs: Any) -> Any:
     try:
         result = original(*args, **kwargs)
     finally:
-        after(known, original, args, kwargs, result)
+        result = after(known, original, args, kwargs, result)
     return result
 
 
@@ -86,17 +87,23 @@ def _after(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     result: Any,
-) -> None:
+) -> Any:
     sites, aside = known
     aside.close()
     # The call raised.
     if result is None:
-        return
+        return None
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
+    changing = [watcher for watcher, site in sites if watcher.intervenes and site is not None]
+    # One applies all that the others change as well; who only looks sees what it made of the call.
+    if changing:
+        given = result
+        result = changing[0].through(lambda _site: read(bound.arguments), lambda: given)
     for watcher, site in sites:
-        if site is not None:
+        if site is not None and not watcher.intervenes:
             watcher.observe(site, read(bound.arguments), result)
+    return result
 
 
 def read(given: dict[str, Any]) -> CapturedCall:
@@ -113,7 +120,16 @@ def read(given: dict[str, Any]) -> CapturedCall:
         bias=bias,
         scale=given["scale"],
         output=_output,
+        changed=_changed,
+        whole=False,
     )
+
+
+def _changed(output: Tensor, result: Any, _weights: Any) -> Any:
+    """The output alone; beside the lse, which would be another, nothing can stand in its place."""
+    if isinstance(result, tuple):
+        return None
+    return output
 
 
 def _output(result: Any) -> Any:

@@ -127,6 +127,10 @@ def _seen_by(
             captured.again = lambda: function(*args, **kwargs | {"dropout": 0.0})
         return captured
 
+    site = recorder.site()
+    # What an intervention makes of a call is known from the call: nothing inside it tells more.
+    if recorder.intervenes or (site is not None and recorder.changed(site)):
+        return recorder.through(read_call, run)
     if implementation in (None, "eager"):
         return _eager(recorder, read_call, run)
     if implementation in ("sdpa", "flex_attention") or implementation.startswith("flash_attention"):
@@ -226,6 +230,7 @@ def read(watcher: Watcher, site: CallSite, given: dict[str, Any], implementation
         unknown=tuple(sorted(given.keys() - KNOWN)),
         output=lambda result: _heads_first(result[0], query, value),
         result=lambda output: (output.transpose(1, 2).contiguous(), None),
+        changed=_changed,
     )
     causality = given.get("is_causal")
     if causality is None:
@@ -237,13 +242,27 @@ def read(watcher: Watcher, site: CallSite, given: dict[str, Any], implementation
         return captured
     captured.softcap, captured.sink_logit = given.get("softcap"), _sinks(given, query.shape[1])
     if implementation in (None, "eager"):
-        captured.result = None
+        captured.result, captured.whole = None, False
         _masked(watcher, captured, mask)
     elif implementation == "flex_attention":
         _masked(watcher, captured, mask)
     else:
         _as_flash(watcher, captured, mask, causality, given)
     return captured
+
+
+def _changed(output: Tensor, result: Any, weights: Callable[[Tensor], Tensor]) -> Any:
+    """The result of an attention function with another output, and other weights where it gives them."""
+    joined = output.transpose(1, 2)
+    if result is None:
+        return joined.contiguous(), None
+    given, *rest = result
+    # In the form that the function gave its own: most give queries first.
+    if given.shape != output.shape or output.shape[1] == output.shape[2]:
+        output = joined.reshape(given.shape).contiguous()
+    if rest and isinstance(rest[0], Tensor) and rest[0].ndim == 4:
+        rest[0] = weights(rest[0])
+    return output, *rest
 
 
 def _vectors(site: CallSite, name: str, given: Any) -> Tensor:

@@ -84,7 +84,7 @@ def _captured(site: CallSite, describe: Callable[[R], Handed], result: R) -> Cap
         raise unreadable(site, str(error)) from error
     captured = _as_given(did.query, did.key, did.value, **did.spec)
     captured.is_cross, captured.dropout = did.is_cross, did.dropout
-    captured.output, captured.result = lambda _result: did.output, None
+    captured.output, captured.result, captured.changed = lambda _result: did.output, None, None
     return captured
 
 
@@ -103,7 +103,7 @@ def read(
     captured.dropout = dropout
     # The type of its output depends on the fast path that it takes.
     if torch.is_autocast_enabled(query.device.type):
-        captured.result = None
+        captured.result, captured.whole = None, False
     return captured
 
 
@@ -127,6 +127,7 @@ def _as_given(query: Tensor, key: Tensor, value: Tensor, **arguments: Unpack[Spe
         offset=offset,
         output=same,
         result=same,
+        changed=lambda output, _result, _weights: output,
     )
 
 

@@ -42,6 +42,9 @@ def read(
     if not nested:
         captured.output = lambda result: result.reshape(q.shape[:3] + result.shape[-1:])
         captured.result = lambda output: output.reshape(given.shape[:-1] + output.shape[-1:])
+        captured.changed = lambda output, _result, _weights: output.reshape(
+            given.shape[:-1] + output.shape[-1:]
+        )
     # torch.nn.attention.bias.CausalBias is a mask that holds no numbers.
     variant = getattr(attn_mask, "variant", None)
     if is_causal or variant is not None:
@@ -132,7 +135,7 @@ def _first(captured: CapturedCall) -> CapturedCall:
     """The captured call of a kernel whose result is a tuple that begins with the output."""
     output = captured.output
     # What stands in its place would have to have the lse and the random state of the kernel as well.
-    captured.result = None
+    captured.result = captured.changed = None
     if output is not None:
         captured.output = lambda result: output(result[0])
     return captured

@@ -48,7 +48,7 @@ class Softmax:
     def __init__(self, watcher: Watcher) -> None:
         self.watcher = watcher
         # What is followed now; it holds weak references alone, so following costs a model no memory.
-        self._trail = Trail()
+        self.trail = Trail()
         # Products with a factor that is shaped like scores of which no softmax was seen yet.
         self._opaque: list[tuple[Source, CallSite]] = []
         self._sources: dict[tuple[str, torch.Size], list[Source]] = {}
@@ -68,7 +68,7 @@ class Softmax:
         self._opaque.clear()
         self._pieces.clear()
         self._sources.clear()
-        self._trail.clear()
+        self.trail.clear()
 
     def closing(self, depth: int) -> None:
         """A module is about to end: weights of which only some columns multiplied values are read as those columns."""
@@ -77,14 +77,14 @@ class Softmax:
 
     def leave(self, depth: int, result: Any) -> None:
         """Let go of what a module made that is over, but for what it returns."""
-        self._trail.leave(depth, result)
+        self.trail.leave(depth, result)
 
     # --- functions ------------------------------------------------------------------------------------------
 
     def heeds(self, func: Any) -> bool:
         """Whether a call of this function may be of weights or of what makes them."""
         name = following.name_of(func)
-        return name in self._handlers or bool(self._trail and name not in following.NOT_FOLLOWED)
+        return name in self._handlers or bool(self.trail and name not in following.NOT_FOLLOWED)
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:
         """The result of `run`, a call of a function of torch, and weights followed through it."""
@@ -93,10 +93,10 @@ class Softmax:
         handler = self._handlers.get(name)
         if handler is not None:
             return handler(name, args, kwargs, run)
-        if not self._trail or name in following.NOT_FOLLOWED:
+        if not self.trail or name in following.NOT_FOLLOWED:
             return run()
         inputs = list(tensors(args, kwargs))
-        known = [(tensor, entry) for tensor in inputs if (entry := self._trail.of(tensor)) is not None]
+        known = [(tensor, entry) for tensor in inputs if (entry := self.trail.of(tensor)) is not None]
         if not known:
             return run()
         # Before it runs: dropout in place would write over what the weights were.
@@ -111,11 +111,7 @@ class Softmax:
         if name in following.DIVISIONS:
             self._divided(args, result, known)
             return result
-        if (
-            name in following.DIFFERENCES
-            and (by := self._trail.of(args[1])) is not None
-            and by.kind == LOGSUM
-        ):
+        if name in following.DIFFERENCES and (by := self.trail.of(args[1])) is not None and by.kind == LOGSUM:
             # x − ln Σ eˣ is the logarithm of weights, as some models write their softmax by hand.
             sources = frozenset[Source]().union(*(entry.sources for _, entry in known))
             self._follow(result, replace(by, kind=LOG, touched=True, sources=sources))
@@ -173,7 +169,7 @@ class Softmax:
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
         # Before it runs: `exp_` gives its result under the same identity.
-        entry = self._trail.of(argument(args, 0, None))
+        entry = self.trail.of(argument(args, 0, None))
         result = run()
         if entry is not None and entry.kind == LOG:
             self._follow(result, replace(entry, kind=WEIGHTS, origin=None, moves=(), touched=True))
@@ -212,7 +208,7 @@ class Softmax:
         if isinstance(by, Tensor) and by.ndim == len(shape):
             # A divisor that is broadcast along one axis is taken for sums along it, whatever made it.
             single = [-a for a in range(1, by.ndim + 1) if by.shape[-a] == 1 and shape[-a] > 1]
-            sums = self._trail.of(by)
+            sums = self.trail.of(by)
             if sums is not None and sums.kind == SUMS:
                 along = sums.axis
             elif len(single) == 1:
@@ -237,11 +233,11 @@ class Softmax:
     def _written(self, args: tuple[Any, ...], known: list[tuple[Tensor, Followed]]) -> None:
         """`target[index] = value`: a followed target is changed, one that is given followed numbers is followed."""
         target, _, value = args[:3]
-        mine = self._trail.of(target)
+        mine = self.trail.of(target)
         if mine is not None:
             self._follow(target, replace(mine, touched=True))
             return
-        entry = self._trail.of(value) if isinstance(value, Tensor) else None
+        entry = self.trail.of(value) if isinstance(value, Tensor) else None
         if entry is not None and entry.axis is not None and target.ndim >= -entry.axis:
             written = replace(entry, origin=None, touched=True)
             # Into more columns than the weights have: whose the others are is not known.
@@ -259,7 +255,7 @@ class Softmax:
         site = self.watcher.site()
         if site is None or (product := product_of(name, args, kwargs)) is None:
             return run()
-        entries = [self._trail.of(factor) for factor in product.factors]
+        entries = [self.trail.of(factor) for factor in product.factors]
         captured_calls = []
         for which in (0, 1):
             entry = entries[which]
@@ -280,7 +276,7 @@ class Softmax:
         start = PRODUCTS[name][0]
         factors = args[start : start + 2]
         learned = any(isinstance(factor, nn.Parameter) for factor in factors)
-        return learned and all(self._trail.of(factor) is None for factor in factors)
+        return learned and all(self.trail.of(factor) is None for factor in factors)
 
     def _attention(
         self, site: CallSite, product: Product, which: int, entry: Followed, other: Followed | None
@@ -336,7 +332,7 @@ class Softmax:
         origin = entry.softmax
         explained = origin is not None and origin.explained and self.watcher.witness.confirmed
         # Before it is observed: what the observer itself computes must find nothing to follow.
-        self._trail.keep(lambda other: other is not entry and (origin is None or other.softmax is not origin))
+        self.trail.keep(lambda other: other is not entry and (origin is None or other.softmax is not origin))
         if not explained:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 seen = captured()
@@ -385,11 +381,11 @@ class Softmax:
     # --- what is followed -----------------------------------------------------------------------------------
 
     def _follow(self, tensor: Any, entry: Followed | None) -> None:
-        self._trail.follow(tensor, entry, self.watcher.depth)
+        self.trail.follow(tensor, entry, self.watcher.depth)
 
     def _use(self, scores: Tensor) -> frozenset[Source]:
         """The products that a softmax's input comes from: they are explained."""
-        entry = self._trail.of(scores)
+        entry = self.trail.of(scores)
         sources = frozenset[Source]()
         if entry is not None:
             sources = entry.sources

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from regard.attention import attend
 from regard.watch import hub
 from regard.watch.captured import CapturedCall
-from regard.watch.hooks import multihead, own, sdpa
+from regard.watch.hooks import following, multihead, own, sdpa
 from regard.watch.modules import CallSite
 from regard.watch.watcher import Watcher
 
@@ -87,7 +87,32 @@ class TorchCalls(TorchFunctionMode):
         # What is traced is left alone: a compiled function inside the model stays what it is.
         if torch.compiler.is_compiling():
             return func(*args, **kwargs)
-        return _handed_to([recorder for recorder in hub.watching() if recorder.sees], func, args, kwargs)
+        watchers: list[Watcher] = [watcher for watcher in hub.watching() if watcher.sees]
+        if watchers and watchers[0].intervenes and following.name_of(func) in following.SOFTMAX:
+            args, kwargs = _rewritten(watchers, args, kwargs)
+        return _handed_to(watchers, func, args, kwargs)
+
+
+def _rewritten(
+    watchers: list[Watcher], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a softmax with the scores that interventions put in the place of the model's own."""
+    name = next((name for name in ("input", "self", "logits") if name in kwargs), "input")
+    given = following.argument(args, 0, kwargs.get(name))
+    if not isinstance(given, Tensor):
+        return args, kwargs
+    scores = given
+    for watcher in watchers:
+        if watcher.intervenes:
+            scores = watcher.rewritten(scores)
+    if scores is given:
+        return args, kwargs
+    # Before anybody looks: whoever watches sees a softmax of the new scores.
+    for watcher in watchers:
+        watcher.replaced(given, scores)
+    if args:
+        return (scores, *args[1:]), kwargs
+    return args, kwargs | {name: scores}
 
 
 def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -98,6 +123,11 @@ def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwarg
     if func is own.hand_over:
         return own.caught(recorder, args[2], lambda: _handed_to(others, func, args, kwargs))
     reader = READERS.get(func)
+    # Joined and projected, heads cannot be replaced one by one: its inner calls are changed instead.
+    if reader is multihead.read_forward and recorder.intervenes:
+        site = recorder.site()
+        if site is not None and recorder.changed(site):
+            return _opened(func, args, kwargs)
     if reader is not None:
         is_cross, child = None, None
         if recorder.ancestry.active:
@@ -118,6 +148,22 @@ def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwarg
     return recorder.call(func, args, kwargs, lambda: _handed_to(others, func, args, kwargs))
 
 
+def _opened(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The result of a function of torch whose inner calls are seen."""
+    with shown():
+        return multihead.opened(func)(*args, **kwargs)
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """See what happens inside a call that is handled, while which the mode is off."""
+    torch.overrides._push_mode(TorchCalls())
+    try:
+        yield
+    finally:
+        torch.overrides._pop_mode()
+
+
 def _query_and_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The first two arguments of a function of attention."""
     given = [*args[:2], *(kwargs[name] for name in ("query", "key") if name in kwargs)]
@@ -134,6 +180,9 @@ def _without_our_modes(original: Callable[[Any], bool]) -> Callable[[Any], bool]
         # A mode of somebody else: torch's own answer stands.
         if not modes or not all(isinstance(mode, TorchCalls) for mode in modes):
             return bool(original(relevant_args))
+        # Fused inference shows no heads that could be changed.
+        if any(watcher.intervenes and watcher.changes_inside for watcher in hub.watching()):
+            return True
         return any(_overrides(argument) for argument in relevant_args)
 
     return has_torch_function
@@ -142,10 +191,15 @@ def _without_our_modes(original: Callable[[Any], bool]) -> Callable[[Any], bool]
 HOOK = hub.Hook(lambda: [hub.Patch(torch.overrides, "has_torch_function", _without_our_modes)])
 
 
+def is_shown() -> bool:
+    """Whether torch's functions are seen in this thread, now."""
+    modes = torch.overrides._get_current_function_mode_stack()
+    return any(isinstance(mode, TorchCalls) for mode in modes)
+
+
 def push_mode() -> None:
     """See torch's functions in this thread; nothing where they are seen already."""
-    modes = torch.overrides._get_current_function_mode_stack()
-    if not any(isinstance(mode, TorchCalls) for mode in modes):
+    if not is_shown():
         torch.overrides._push_mode(TorchCalls())
 
 

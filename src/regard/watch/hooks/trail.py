@@ -45,6 +45,12 @@ class Trail:
             return None
         return pair[1]
 
+    def replaced(self, before: Tensor, after: Tensor) -> None:
+        """Follow a tensor as another one is followed in whose place it is."""
+        entry = self.of(before)
+        if entry is not None:
+            self.follow(after, replace(entry, touched=True), entry.depth)
+
     def leave(self, depth: int, result: Any) -> None:
         """Let go of what a module made that is over, but for what it returns."""
         if not self._entries:

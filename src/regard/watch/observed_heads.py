@@ -1,0 +1,47 @@
+"""What was observed of groups of heads, one after the other, as one observation of all heads."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.statistics.observation import Map, Observation
+
+
+def joined_heads(parts: list[Observation], heads: list[list[int]]) -> Observation:
+    """Observations of groups of heads of one call, all of them in it once, as one.
+
+    Args:
+        parts: one for each group, of the same batch, queries and keys, with the same statistics.
+        heads: which heads of the call each group has, in the order in which it has them.
+    """
+    order = [head for group in heads for head in group]
+    back = torch.tensor(order).argsort()
+    counts = [len(group) for group in heads]
+    joined = _joined(parts, counts, back)
+    assert isinstance(joined, Observation)
+    parameters: dict[str, int | float | bool] = {}
+    for part in parts:
+        parameters |= part.parameters
+    return replace(joined, parameters=parameters)
+
+
+def _joined(parts: list[Any], counts: list[int], back: Tensor) -> Any:
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(parts, 1)[:, back.to(first.device)]
+    if isinstance(first, Map):
+        # Counts of rows may be there once for all heads.
+        rows = [part.rows.expand(-1, many, -1) for part, many in zip(parts, counts, strict=True)]
+        more = {name: _joined([getattr(p, name) for p in parts], counts, back) for name in ("total", "peak")}
+        return replace(first, rows=_joined(rows, counts, back), **more)
+    if isinstance(first, dict):
+        shared = [name for name in first if all(name in part for part in parts)]
+        return {name: _joined([part[name] for part in parts], counts, back) for name in shared}
+    if is_dataclass(first) and not isinstance(first, type):
+        names = [item.name for item in fields(first) if item.init]
+        return replace(first, **{n: _joined([getattr(p, n) for p in parts], counts, back) for n in names})
+    return first
