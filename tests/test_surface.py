@@ -154,6 +154,10 @@ TABLE: dict[str, dict[str, Valid]] = {
             "model": nn.Identity(), "tokens": None, "source_tokens": None, "padding": None, "source_padding": None,
             "layers": None, "keep": "statistics", "statistics": None, "map": 4, "top": 1, "fused": False,
         }),
+        "intervene": Valid({
+            "model": nn.Identity(), "heads": [(0, 0)], "kind": None, "mask": None, "temperature": 2.0, "softcap": None,
+            "output": None, "top": None, "uniform": False,
+        }),
         "survey": Valid({
             "model": rg.nn.MultiHeadAttention(8, 2), "batches": [{"x": torch.ones(1, 3, 8)}], "tokenizer": None,
             "statistics": None, "layers": None, "folder": None, "resume": True, "tokens": 9, "batch_size": 1, "map": 4,

@@ -192,6 +192,38 @@ def test_vectors_are_kept_where_all_heads_have_one_spec(tmp_path: Path) -> None:
         model(x)
 
 
+def test_one_kind_of_attention_alone() -> None:
+    family = FAMILIES["T5"]
+    model, given = family.build("sdpa"), family.inputs()
+    with torch.no_grad(), rg.watch(model) as plain:
+        model(**given)
+    for kind in ("self", "cross"):
+        with (
+            torch.no_grad(),
+            rg.intervene(model, [(1, 4)], kind=kind, uniform=True),
+            rg.watch(model) as record,
+        ):
+            model(**given)
+        for before, after in zip(plain, record, strict=True):
+            even = after.entropy[:, 4].allclose(after.allowed[:, 4].double().log().float(), atol=1e-5)
+            assert even == (after.kind == kind and "block.1" in after.layer), after.layer
+    message = pytest.raises(WatchError, match=r"nothing was changed of \('encoder.block.0', 1\)")
+    with message, rg.intervene(model, [("encoder.block.0", 1)], kind="cross", top=1):
+        model(**given)
+
+
+def test_masks_chosen_from_measurement_are_a_plan() -> None:
+    layer, x = Layer("sdpa"), text()
+    masks = {1: rg.near(2, 0), 2: rg.near(2, 0), 4: ~rg.prefix(1)}
+    want, _ = dense_layer(layer, x, {head: {"mask": mask} for head, mask in masks.items()})
+    rows = [("0", "self", head, masks.get(head)) for head in range(HEADS)]
+    with rg.intervene(nn.Sequential(layer), rows) as plan:
+        torch.testing.assert_close(layer(x), want)
+    assert [change.heads for change in plan] == [(("0", 1), ("0", 2)), (("0", 4),)]
+    with pytest.raises(ArgumentError, match="must have a mask for at least one head"):
+        rg.intervene(layer, [("0", "self", 0, None)]).__enter__()
+
+
 # --- errors --------------------------------------------------------------------------------------------------
 
 

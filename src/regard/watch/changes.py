@@ -230,11 +230,18 @@ class Part:
     Attributes:
         numbers: which pair of the change each head is; None where all heads are meant.
         called: pairs of which a call was seen.
+        kind: "self" or "cross", where only one of the two is meant.
     """
 
     change: HeadChange
     numbers: dict[int, int] | None
     called: set[int]
+    kind: str | None = None
+
+    def note(self, kind: str, all_heads: int) -> None:
+        """A call of this kind was seen."""
+        if self.kind in (None, kind):
+            self.called.update({all_heads} if self.numbers is None else self.numbers.values())
 
 
 def changes_at(module: nn.Module) -> list[Part]:
@@ -246,13 +253,13 @@ def changes_at(module: nn.Module) -> list[Part]:
     return parts
 
 
-def groups_at(module: nn.Module, layer: str, heads: int) -> tuple[Group, ...]:
+def groups_at(module: nn.Module, layer: str, heads: int, kind: str) -> tuple[Group, ...]:
     """The heads of a call of a module to which something is done, those together to which the same is done.
 
     Raises:
         ArgumentError: a head that the call does not have, two outputs for one head.
     """
-    parts = changes_at(module)
+    parts = [part for part in changes_at(module) if part.kind in (None, kind)]
     for part in parts:
         wrong = [head for head in part.numbers or () if head >= heads]
         if wrong:

@@ -167,7 +167,7 @@ class ChangingSoftmax(Softmax):
                 )
             )
         resolved = known.resolved
-        self.session._note(found.site, resolved)
+        self.session._note(found.site, resolved.kind, resolved)
         groups = [group for group in resolved.changes if group.change.output is not None]
         if not groups:
             return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ def intervene(
     model: nn.Module,
     heads: Plan | Change | Iterable[Pair] | None = None,
     *,
+    kind: Literal["self", "cross"] | None = None,
     mask: Mask | None = None,
     temperature: float | None = None,
     softcap: float | None = None,
@@ -47,7 +48,8 @@ def intervene(
         model: any module; not one that `torch.compile` made.
         heads: pairs (layer, head): a layer is the number of a block (the first number in a module's name, as for
             `watch(layers=…)`) or the name of a module, with all inside it; heads count from 0. None: all heads. A
-            `Change`, or a `Plan` of several, says all of it at once.
+            `Change`, a `Plan` of several, or what `analysis.sparsify` gives, says all of it at once.
+        kind: "self" or "cross" attention alone; None: both.
         mask: which keys they may attend, besides what the model itself blocks; a query that is left without a key has
             output 0.
         temperature: what their scores are divided by, the bias and a learned sink's logit included.
@@ -79,6 +81,7 @@ def intervene(
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"model must be a torch.nn.Module, got {type(model).__name__}")
     given = {
+        "kind": kind,
         "mask": mask,
         "temperature": temperature,
         "softcap": softcap,
@@ -87,17 +90,36 @@ def intervene(
         "uniform": uniform,
     }
     plan = _plan(heads, given)
-    changes = [(change.heads, change.change()) for change in plan]
-    with Intervention(model, changes).changing():
+    with Intervention(model, plan).changing():
         yield plan
 
 
 def _plan(heads: Any, given: dict[str, Any]) -> Plan:
-    if not isinstance(heads, Plan | Change):
+    # Of rows (layer, kind, head, mask), as masks chosen from measurement are.
+    chosen = isinstance(heads, Sequence) and bool(heads) and all(map(_is_row, heads))
+    if not isinstance(heads, Plan | Change) and not chosen:
         return Plan([Change(heads=heads, **given)])
     said = [name for name, value in given.items() if value is not None and value is not False]
     if said:
         raise ArgumentError(f"{said[0]} must be said in the plan itself where one is given")
     if isinstance(heads, Change):
         return Plan([heads])
-    return heads
+    if chosen:
+        return _of_rows(heads)
+    plan: Plan = heads
+    return plan
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, tuple) and len(row) == 4 and isinstance(row[3], Mask | None)
+
+
+def _of_rows(rows: Sequence[tuple[str, Any, int, Mask | None]]) -> Plan:
+    """A plan of masks, one change for all heads that have the same; None is that of a head which stays as it is."""
+    pairs: dict[tuple[Any, Mask], list[Pair]] = {}
+    for layer, kind, head, mask in rows:
+        if mask is not None:
+            pairs.setdefault((kind, mask), []).append((layer, head))
+    if not pairs:
+        raise ArgumentError("a plan of masks must have a mask for at least one head, got none")
+    return Plan([Change(heads=tuple(own), kind=kind, mask=mask) for (kind, mask), own in pairs.items()])

@@ -5,10 +5,10 @@ Knows how a caught call is changed; what is done to heads is in `changes.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,18 @@ Pair = tuple[str | int, int]
 ALL_HEADS = -1
 
 
+class Wanted(Protocol):
+    """What is to be done to some heads: `regard.watch.plan.Change`."""
+
+    @property
+    def heads(self) -> tuple[Pair, ...] | None: ...
+
+    @property
+    def kind(self) -> str | None: ...
+
+    def change(self) -> HeadChange: ...
+
+
 class Intervention(Session):
     """What the hooks report to (a `Watcher`) while heads are changed.
 
@@ -41,7 +53,7 @@ class Intervention(Session):
 
     intervenes = True
 
-    def __init__(self, model: nn.Module, changes: list[tuple[tuple[Pair, ...] | None, HeadChange]]) -> None:
+    def __init__(self, model: nn.Module, changes: Sequence[Wanted]) -> None:
         super().__init__(model, Resolver(), None)
         refuse_compiled(self.modules)
         self.softmax: ChangingSoftmax = ChangingSoftmax(self)
@@ -50,8 +62,8 @@ class Intervention(Session):
         self._called: list[set[int]] = []
         # Where the queries of each module's earlier steps of a generation ended.
         self._stopped: dict[tuple[str, str, int], int] = {}
-        for pairs, change in changes:
-            self._put(pairs, change)
+        for change in changes:
+            self._put(change.heads, change.kind, change.change())
         changed = {self.modules.names[module] for module in self.parts}
         self._around = {
             module
@@ -59,12 +71,12 @@ class Intervention(Session):
             if module is model or any(other == name or other.startswith(f"{name}.") for other in changed)
         }
 
-    def _put(self, pairs: tuple[Pair, ...] | None, change: HeadChange) -> None:
+    def _put(self, pairs: tuple[Pair, ...] | None, kind: str | None, change: HeadChange) -> None:
         called = set[int]()
         self._called.append(called)
         if pairs is None:
             for module in self.modules.names:
-                self.parts.setdefault(module, []).append(Part(change, None, called))
+                self.parts.setdefault(module, []).append(Part(change, None, called, kind))
             return
         numbers: dict[str, dict[int, int]] = {}
         named = {layer: selected_modules(self.modules.root, [layer]) or set() for layer, _ in pairs}
@@ -73,7 +85,7 @@ class Intervention(Session):
                 numbers.setdefault(name, {})[head] = number
         for module, name in self.modules.names.items():
             if name in numbers:
-                self.parts.setdefault(module, []).append(Part(change, numbers[name], called))
+                self.parts.setdefault(module, []).append(Part(change, numbers[name], called, kind))
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -97,10 +109,10 @@ class Intervention(Session):
                 f"{root} must be run inside the with block, in the same thread and not through torch.compile, "
                 f"but was not called there"
             )
-        for (pairs, _), called in zip(self._changes, self._called, strict=True):
-            if pairs is None and not called:
+        for change, called in zip(self._changes, self._called, strict=True):
+            if change.heads is None and not called:
                 raise WatchError(f"nothing was changed: {root} ran, but no attention call was seen")
-            missing = [pair for number, pair in enumerate(pairs or ()) if number not in called]
+            missing = [pair for number, pair in enumerate(change.heads or ()) if number not in called]
             if missing:
                 listed = ", ".join(map(str, missing[:4]))
                 raise WatchError(
@@ -140,13 +152,13 @@ class Intervention(Session):
                 captured = read(site)
                 # An empty batch has no row to change; it is a call that was seen all the same.
                 if not captured.query.numel() or not captured.key.numel():
-                    self._note(site, None)
+                    self._note(site, "cross" if captured.is_cross else "self", None)
                     return run() if original is None else original
                 with without_autocast(captured.query), changing(site):
                     resolved = self._resolve_call(site, captured)
                     self._resolved.clear()
                     acts = self._acts(resolved)
-                self._note(site, resolved)
+                self._note(site, resolved.kind, resolved)
             if not acts:
                 return run() if original is None else original
             dropout, autocast = captured.dropout, torch.is_autocast_enabled(captured.query.device.type)
@@ -172,14 +184,11 @@ class Intervention(Session):
         owning = (session for session in hub.watching() if session.intervenes and session.owns(site.module))
         return next(owning, None) is self
 
-    def _note(self, site: CallSite, resolved: ResolvedCall | None) -> None:
+    def _note(self, site: CallSite, kind: str, resolved: ResolvedCall | None) -> None:
         """Remember that a call was seen, and where its queries ended."""
         self.seen += 1
         for part in changes_at(site.module):
-            if part.numbers is None:
-                part.called.add(ALL_HEADS)
-            else:
-                part.called.update(part.numbers.values())
+            part.note(kind, ALL_HEADS)
         if resolved is None:
             return
         for session in hub.watching():
@@ -280,7 +289,7 @@ class Intervention(Session):
         """The call of scores that the model makes itself, with what is done to its heads."""
         resolved = self._resolve_call(site, captured)
         self._resolved.clear()
-        groups = groups_at(site.module, site.layer, resolved.sizes.heads)
+        groups = groups_at(site.module, site.layer, resolved.sizes.heads, resolved.kind)
         return replace(resolved, layer=site.layer, changes=groups)
 
     def unchangeable(self, site: CallSite, what: str) -> str:

@@ -24,7 +24,7 @@ from regard.watch.changes import ByLayer, Fixed, HeadChange, Output, Zero
 
 Pair = tuple[str | int, int]
 FORM = sealing.Form("regard-plan", 1, "plan")
-FIELDS = ("heads", "mask", "temperature", "softcap", "output", "top", "uniform")
+FIELDS = ("heads", "kind", "mask", "temperature", "softcap", "output", "top", "uniform")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -34,6 +34,7 @@ class Change:
     Attributes:
         heads: pairs (layer, head): a layer is the number of a block (the first number in a module's name, as for
             `watch(layers=…)`) or the name of a module, with all inside it; heads count from 0. None: all heads.
+        kind: "self" or "cross" attention alone; None: both.
         mask: which keys they may attend, besides what the model itself blocks.
         temperature: what their scores are divided by, the bias and a learned sink's logit included.
         softcap: c in c · tanh(score / c), before the bias, in the place of the model's own.
@@ -46,6 +47,7 @@ class Change:
     """
 
     heads: tuple[Pair, ...] | None = None
+    kind: Literal["self", "cross"] | None = None
     mask: Mask | None = None
     temperature: float | None = None
     softcap: float | None = None
@@ -57,15 +59,17 @@ class Change:
         values: dict[str, Any] = {"mask": as_mask(self.mask), "uniform": flag("uniform", self.uniform)}
         if self.heads is not None:
             values["heads"] = tuple(listed("heads", self.heads, _pair, least=1))
+        if self.kind not in (None, "self", "cross"):
+            raise ArgumentError(f'kind must be "self", "cross" or None, got {shown(self.kind)}')
         for name in ("temperature", "softcap"):
             if getattr(self, name) is not None:
                 values[name] = number(name, getattr(self, name), above=0)
         if self.top is not None:
             values["top"] = whole("top", self.top, 1)
         values["output"] = _output(self.output)
-        said = [name for name in FIELDS[1:] if values.get(name) is not None and values[name] is not False]
+        said = [name for name in FIELDS[2:] if values.get(name) is not None and values[name] is not False]
         if not said:
-            raise ArgumentError(f"a change must say at least one of {', '.join(FIELDS[1:])}, got none")
+            raise ArgumentError(f"a change must say at least one of {', '.join(FIELDS[2:])}, got none")
         for name, value in values.items():
             object.__setattr__(self, name, value)
 

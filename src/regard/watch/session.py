@@ -176,7 +176,7 @@ class Session:
             known = self.resolver.resolve(site, captured, self._ends(identities), self.modules.stack)
             # Of weights that the model makes itself, the scores were changed before anybody saw them.
             if captured.seen == "query-key":
-                groups = groups_at(site.module, site.layer, known.sizes.heads)
+                groups = groups_at(site.module, site.layer, known.sizes.heads, known.kind)
                 known = replace(known, layer=site.layer, changes=groups)
             self._resolved[captured] = known
         return known
