@@ -27,10 +27,16 @@ def test_each_cell_has_the_color_of_its_role():
     for index, axes in enumerate(axes_of(figure, "panel")):
         cells = np.array(axes.images[0].get_array())
         rows = found[found["layer"] == history.layers[index].name]
-        for step, head, role, score in zip(rows["step"], rows["head"], rows["role"], rows["score"], strict=True):
+        for step, head, role, score in zip(
+            rows["step"], rows["head"], rows["role"], rows["score"], strict=True
+        ):
             assert np.allclose(cells[head, history.steps.index(step)], color(role, score), atol=1e-6)
-    assert {"layer 0 · self", "layer 1 · cross", "step of training", "How heads came to be"} <= set(words(figure))
-    assert {int(label.replace(",", "")) for label in ticks(axes_of(figure, "panel")[0], "x")} <= set(history.steps)
+    assert {"layer 0 · self", "layer 1 · cross", "step of training", "How heads came to be"} <= set(
+        words(figure)
+    )
+    assert {int(label.replace(",", "")) for label in ticks(axes_of(figure, "panel")[0], "x")} <= set(
+        history.steps
+    )
     assert faults(figure) == []
 
 
@@ -68,7 +74,7 @@ def test_a_record_is_a_cell_for_each_head_and_so_is_its_profile():
         assert cells.shape == (2, 3, 3)
         assert np.allclose(cells[1, 2], 1)  # no such head
         for _, row in roles(seen).iterrows():
-            line = [layer for layer in dict.fromkeys(call.layer for call in record)].index(row["layer"])
+            line = list(dict.fromkeys(call.layer for call in record)).index(row["layer"])
             assert np.allclose(cells[line, row["head"]], color(row["role"], row["score"]), atol=1e-6)
         assert faults(figure) == []
 

@@ -87,7 +87,7 @@ AFTER = " after"
 """Ends the name of a group that holds the keys behind the query, where it may attend them."""
 
 TOKEN_ROLES = ("induction", "duplicate token", "bracket", "separator")
-"""Roles that are told by the tokens: statistics of these names in `Observation.groups`, see `regard.statistics.token_groups`."""
+"""Roles that are told by the tokens, by groups of these names: see `regard.statistics.token_groups`."""
 
 NEEDED = ("first", "self_mass", "previous", "local")
 """Row statistics whose value under uniform weights the roles are scored against."""
@@ -132,9 +132,7 @@ def pieces(seen: Observation, uniform: Mapping[str, Tensor]) -> Pieces:
     return result
 
 
-def scores(
-    seen: Observation, uniform: Mapping[str, Tensor], offset: int = 0
-) -> dict[str, Tensor]:
+def scores(seen: Observation, uniform: Mapping[str, Tensor], offset: int = 0) -> dict[str, Tensor]:
     """The score of each role, `(batch, heads)` in [0, 1], float64: 0 is what uniform weights give, 1 the most possible.
 
     NaN where it cannot be told: too few queries have a choice, or chance is all that is possible. Roles of which a
@@ -190,7 +188,7 @@ def offsets_of(seen: Observation, offset: int) -> Tensor:
 
 
 def diagonal(seen: Observation, uniform: Mapping[str, Tensor], offset: int = 0) -> tuple[Tensor, Tensor]:
-    """The score of the best fixed offset and that offset, how far the key is before the query: `(batch, heads)` each."""
+    """The score of the best fixed offset, and by how much its key is before the query: `(batch, heads)` each."""
     assert seen.by_offset is not None
     distances = offsets_of(seen, offset)
     # Of n queries at most n − |d| have a key at offset d: exact for full and causal masks, else a bound.

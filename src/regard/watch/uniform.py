@@ -21,7 +21,7 @@ from regard.watch.resolved import ResolvedCall
 
 
 def uniform_of(resolved: ResolvedCall, want: Wanted, masks: Masks) -> dict[str, Tensor]:
-    """The statistics that roles need, of uniform weights under the mask of this call: one row of heads if they share it.
+    """What roles need, of uniform weights under the mask of this call: one row of heads if they share it.
 
     Args:
         want: what is observed of the call; nothing more is computed.
@@ -88,7 +88,9 @@ def _blocked_too(mask: Mask | None, bias: Bias, sizes: Sizes) -> Mask | None:
     return mask & blocked
 
 
-def _observed(sizes: Sizes, mask: Mask | None, offset: int, wish: Wanted, device: torch.device) -> Observation:
+def _observed(
+    sizes: Sizes, mask: Mask | None, offset: int, wish: Wanted, device: torch.device
+) -> Observation:
     heads = 1
     if mask is not None:
         heads = mask.shape[1]
