@@ -15,10 +15,13 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Table
 
 from regard import embedded, files
+from regard.analysis.roles import labels as names_of_heads
 from regard.cli import answers, models
 from regard.errors import ArgumentError, ModelError
 from regard.record import Record
-from regard.record.table import columns
+from regard.record.table import ROLE, columns
+from regard.statistics import Choice, token_groups
+from regard.statistics.roles import ROLES
 from regard.statistics.table import SHARES, TABLE
 from regard.tasks.common.looks import LOOKS
 from regard.watch import watch
@@ -148,8 +151,13 @@ def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
     with _progress(console, "preparing") as bar:
         bar.add_task("preparing", total=None)
         inputs = reader.inputs(encoded)
+    statistics: tuple[str | Choice, ...] = tuple(TABLE)
+    # Queries and keys of an encoder–decoder are of two texts.
+    if not reader.answers:
+        tokens = reader.tokens(inputs["input_ids"][0])
+        statistics += token_groups(inputs["input_ids"], [tokens], causal=reader.writes)
     with (
-        watch(reader.model, keep=keep, map=128) as record,
+        watch(reader.model, keep=keep, map=128, statistics=statistics) as record,
         _progress(console, f"reading {count} tokens", record) as bar,
     ):
         bar.add_task("reading", total=reader.layers or None)
@@ -196,21 +204,25 @@ def _print(console: Console, record: Record) -> None:
         collapse_padding=True,
     )
     labels = _short(list(heads["layer"]))
+    named, _, _ = names_of_heads({name: heads[ROLE + name] for name in ROLES})
     several = len(set(heads["kind"])) > 1
     for name in ("layer", *(["kind"] if several else []), "head", *shown.values()):
         table.add_column(name, justify="left" if name in ("layer", "kind") else "right", no_wrap=True)
+    table.add_column("role", no_wrap=True)
     for row, label in enumerate(labels[:LINES]):
         kind = []
         if several:
             kind = [heads["kind"][row]]
         numbers = (f"{heads[name][row]:.2f}" for name in shown)
-        table.add_row(label, *kind, str(heads["head"][row]), *numbers)
+        table.add_row(label, *kind, str(heads["head"][row]), *numbers, named[row])
     console.print(table)
     if count > LINES:
         console.print(f"… and {count - LINES} more heads, in the report")
     for name, short in shown.items():
         meaning = (TABLE.get(name) or SHARES[name]).explained(record.calls[0].parameters)
         console.print(f"[dim]{short}: {meaning}[/dim]", highlight=False)
+    for name in [name for name in ROLES if name in named]:
+        console.print(f"[dim]{name}: the head {ROLES[name].meaning}.[/dim]", highlight=False)
 
 
 def _short(layers: list[str]) -> list[str]:

@@ -41,6 +41,11 @@ class Reader:
         return bool(getattr(self.model.config, "is_encoder_decoder", False))
 
     @property
+    def writes(self) -> bool:
+        """Whether it predicts the next token, so that each attends only to what is before it."""
+        return _writes(self.model.config)
+
+    @property
     def layers(self) -> int:
         """Attention layers, for a progress bar; 0 where the configuration does not say."""
         config = self.model.config
@@ -164,10 +169,13 @@ def _class(transformers: Any, config: Any) -> Any:
     """The Auto class that gives the model with its head where it writes, without one where it only reads."""
     if config.is_encoder_decoder:
         return transformers.AutoModelForSeq2SeqLM
-    writes = any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
-    if writes:
+    if _writes(config):
         return transformers.AutoModelForCausalLM
     return transformers.AutoModel
+
+
+def _writes(config: Any) -> bool:
+    return any("CausalLM" in name or "LMHead" in name for name in config.architectures or ())
 
 
 def _limit(config: Any, tokenizer: Any) -> int | None:

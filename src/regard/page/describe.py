@@ -14,8 +14,9 @@ from typing import Any
 from regard.page.encode import Numbers
 from regard.page.pictures import Plan, countable, picture, series
 from regard.record import Call, Record
-from regard.record.table import means, names_of, sums
-from regard.statistics.observation import COLUMNS, ROWS
+from regard.record.table import ROLE, means, names_of, sums
+from regard.statistics.observation import COLUMNS, OFFSETS, ROWS
+from regard.statistics.roles import ROLES
 from regard.statistics.table import MONITORED, SHARES, TABLE
 
 _TITLES = {"self_mass": "self", "sum_squares": "Σ w²", "lse": "log-sum-exp"}
@@ -27,6 +28,10 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
     for name in columns:
         if line := (TABLE | SHARES | MONITORED).get(name):
             formula, unit, meaning = line.formula, line.unit, line.explained(parameters)
+        elif name.startswith(ROLE):
+            role = ROLES[name.removeprefix(ROLE)]
+            formula, unit = "between chance, 0, and the most possible, 1", "score"
+            meaning = f"How much the head {role.meaning}, against what equal weights would do."
         else:
             group = name.partition(".")[2]
             formula, unit, meaning = (
@@ -34,7 +39,7 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
                 "fraction",
                 f"Share that goes to the keys named {group!r}.",
             )
-        title = _TITLES.get(name, name.replace("_", " "))
+        title = _TITLES.get(name, name.removeprefix(ROLE).replace("_", " "))
         described[name] = {"title": title, "formula": formula, "unit": unit, "meaning": meaning}
     return described
 
@@ -164,10 +169,12 @@ def _one_row(call: Call, row: int) -> Call:
     """The statistics of one row of the batch, as a call of batch 1."""
     tensors = {
         name: getattr(call, name)[row : row + 1]
-        for name in (*ROWS, *COLUMNS)
+        for name in (*ROWS, *COLUMNS, *OFFSETS)
         if getattr(call, name) is not None
     }
-    return replace(call, **tensors, groups={name: mass[row : row + 1] for name, mass in call.groups.items()})
+    groups = {name: mass[row : row + 1] for name, mass in call.groups.items()}
+    uniform = {name: chance[row : row + 1] for name, chance in call.uniform.items()}
+    return replace(call, **tensors, groups=groups, uniform=uniform)
 
 
 def _finite(value: float) -> float | None:
