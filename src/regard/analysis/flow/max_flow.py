@@ -80,6 +80,6 @@ def _matrix(call: Call, batch: int, residual: float) -> np.ndarray:
     empty = (weights == 0).all(-1, keepdim=True)
     if call.padded is not None:
         empty = empty | call.padded[batch][:, None]
-    mixed = residual * identity + (1 - residual) * torch.where(empty, identity, weights).mean(0)
-    whole_numbers: np.ndarray = (mixed * UNIT).round().to(torch.int32).numpy()
+    step = residual * identity + (1 - residual) * torch.where(empty, identity, weights).mean(0)
+    whole_numbers: np.ndarray = (step * UNIT).round().to(torch.int32).numpy()
     return whole_numbers

@@ -168,8 +168,8 @@ def _rolled(chain: Chain, token: int, direction: str, text: str, residual: float
 def _back(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list[Tensor], list[Tensor]]:
     rows = [x]
     for call in reversed(chain.target):
-        got, kept = back(call, x)
-        x = residual * x + (1 - residual) * kept
+        got, own = back(call, x)
+        x = residual * x + (1 - residual) * own
         if call.kind == "cross":
             other = other + (1 - residual) * got
         else:
@@ -177,8 +177,8 @@ def _back(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list
         rows.append(x)
     source = [other]
     for call in reversed(chain.source):
-        got, kept = back(call, other)
-        other = residual * other + (1 - residual) * (got + kept)
+        got, own = back(call, other)
+        other = residual * other + (1 - residual) * (got + own)
         source.append(other)
     return rows[::-1], source[::-1]
 

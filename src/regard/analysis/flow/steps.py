@@ -30,7 +30,7 @@ def back(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
     """
     assert call.query is not None and call.key is not None
     heads, first = call.query.shape[1], 0
-    got, kept = x.new_zeros(len(x), call.sizes.keys), torch.zeros_like(x)
+    got, stays = x.new_zeros(len(x), call.sizes.keys), torch.zeros_like(x)
     real = _without_padded(call, x)
     for part in call.spec_parts:
         begin, end = _reach(real[:, first : first + part.queries])
@@ -42,9 +42,9 @@ def back(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
             given = real[:, None, rows].expand(-1, heads, -1).masked_fill(fold.empty, 0.0)
             sums = fold.sums(given[..., None].to(statistics_dtype(call.query.dtype)))
             got[:, : part.keys] += sums[..., 0].sum(1, dtype=x.dtype)
-            kept[:, rows] += real[:, rows] * fold.empty.sum(1)
+            stays[:, rows] += real[:, rows] * fold.empty.sum(1)
         first += part.queries
-    return got / heads, kept / heads + (x - real)
+    return got / heads, stays / heads + (x - real)
 
 
 def forward(call: Call, x: Tensor, own: Tensor) -> Tensor:
