@@ -1,27 +1,28 @@
 """Histograms, distances and maps of many texts are drawn as they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from draw.looking import axes_of, faults, words
-from helpers.calls import call_of, vectors
+from helpers.calls import call_of, dense_weights, vectors
 from regard import draw
 from regard.errors import ArgumentError, RecordError
 from regard.record import Profile, Record
+from regard.statistics.offsets import diagonal_sums
+
+
+def a_call(layer, heads, tokens):
+    query, key = vectors(heads=heads, kv_heads=1, queries=tokens, keys=tokens)
+    call = call_of(query, key, layer=layer, cell=1)
+    return replace(call, by_offset=diagonal_sums(dense_weights(query, key, call.spec)))
 
 
 def a_profile(lengths=(7, 41), layers=2, heads=6):
     torch.manual_seed(0)
-    return Profile.of(
-        Record(
-            [
-                call_of(*vectors(heads=heads, kv_heads=1, queries=n, keys=n), layer=f"model.{i}.attn", cell=1)
-                for i in range(layers)
-            ]
-        )
-        for n in lengths
-    )
+    return Profile.of(Record([a_call(f"model.{i}.attn", heads, n) for i in range(layers)]) for n in lengths)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,18 @@ def test_each_head_is_a_row_of_its_histogram(statistic, across):
         np.testing.assert_allclose(drawn[:, : own.shape[1]], own)
         np.testing.assert_allclose(drawn.sum(1), 1)
     assert any(across in word for word in words(figure)) and {"layer 0", "layer 1"} <= set(words(figure))
+    assert faults(figure) == []
+
+
+def test_each_head_is_a_row_of_distances():
+    profile = a_profile()
+    figure = draw.by_distance(profile)
+    table = profile.mass("distance")
+    (image,) = axes_of(figure, "panel")[1].images
+    own = table[(table["layer"] == "model.1.attn") & (table["side"] == "before")]
+    np.testing.assert_allclose(
+        np.asarray(image.get_array()), own.pivot(index="head", columns="low", values="share").to_numpy()
+    )
     assert faults(figure) == []
 
 

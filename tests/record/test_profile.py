@@ -297,3 +297,30 @@ def test_what_is_no_number_shows_in_its_own_head_alone():
     entropy[0, 2, 3] = torch.nan
     heads = Profile.of([Record([replace(record[0], entropy=entropy)])]).heads
     assert heads["entropy"].isna().tolist() == [False, False, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "align"), [(7, 7, "start"), (3, 11, "end"), (11, 3, "start"), (1, 1, "end")]
+)
+def test_mass_is_told_by_distance_on_both_sides(queries, keys, align):
+    records = []
+    mass = torch.zeros(6, 2, 5, dtype=torch.float64)
+    for _ in range(3):
+        query, key = vectors(queries=queries, keys=keys)
+        spec = Spec.of(sizes_of(query, key), align=align)
+        weights = dense_weights(query, key, spec)
+        distance = (spec.offset + torch.arange(queries))[:, None] - torch.arange(keys)
+        first = spec.offset - (keys - 1)
+        diagonals = [weights[:, :, distance == first + place].sum(-1) for place in range(queries + keys - 1)]
+        records.append(Record([replace(call_of(query, key, spec), by_offset=torch.stack(diagonals, -1))]))
+        for place, (low, high) in enumerate(((0, 1), (1, 2), (2, 4), (4, 8), (8, 16))):
+            before = (distance >= low) & (distance < high)
+            after = (-distance >= max(low, 1)) & (-distance < high)
+            for side, inside in enumerate((before, after)):
+                mass[:, side, place] += weights[:, :, inside].sum((0, 2))
+    table = Profile.of(records).mass("distance")
+    for side, name in enumerate(("before", "after")):
+        own = table[table["side"] == name].pivot(index="head", columns="low", values="mass").to_numpy()
+        np.testing.assert_allclose(own, mass[:, side, : own.shape[1]], atol=1e-12)
+    assert table["mass"].sum() == pytest.approx(float(mass.sum()))
+    assert (table.groupby("head")["share"].sum() - 1).abs().max() < 1e-12

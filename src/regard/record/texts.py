@@ -91,9 +91,8 @@ def pieces(call: Call) -> dict[str, Tensor]:
     spans = _key_spans(call)
     if call.received is not None:
         found |= _received(call.received.detach().cpu(), spans)
-    by_offset = getattr(call, "by_offset", None)
-    if by_offset is not None:
-        found["by_offset"] = _by_offset(by_offset.detach().cpu(), call.offset - (call.sizes.keys - 1))
+    if call.by_offset is not None:
+        found["by_offset"] = _by_offset(call.by_offset.detach().cpu(), call.offset - (call.sizes.keys - 1))
     if call.map is not None:
         found |= _relative(call, call.map, spans)
     return found

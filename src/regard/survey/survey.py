@@ -41,6 +41,7 @@ STATISTICS = (
     "sink",
     "allowed",
     "received",
+    "by_offset",
 )
 # Characters of an error that are written down.
 MESSAGE = 400
@@ -79,7 +80,7 @@ def survey(
         batches: an iterable of the model's keyword arguments, in dicts; with a tokenizer, of texts.
         tokenizer: one of transformers, or a function from a list of texts to the model's keyword arguments.
         statistics: what to keep, as for `observe`, or a function from a batch's keyword arguments to that, for groups
-            of keys that differ from text to text. None: all of rows that have a mean, and what keys receive.
+            of keys that differ from text to text. None: most of rows, and what keys and distances receive.
         layers: which modules to watch, as for `watch`.
         folder: of the ledger; None: none is kept.
         resume: go on with the ledger that is in the folder; False: it is an error that there is one.
