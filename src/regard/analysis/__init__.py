@@ -11,6 +11,8 @@ from regard.analysis.complexity import (
 )
 from regard.analysis.eviction import eviction
 from regard.analysis.gradients import gradient_norms
+from regard.analysis.head_outputs import mean_outputs
+from regard.analysis.importance import importance
 from regard.analysis.jacobian import by_distance, jacobian_norms
 from regard.analysis.redundancy import Redundancy, distances, redundancy
 from regard.analysis.roles import ROLES, roles
@@ -33,8 +35,10 @@ __all__ = [
     "eviction",
     "exponent",
     "gradient_norms",
+    "importance",
     "jacobian_norms",
     "least_within",
+    "mean_outputs",
     "predicted",
     "redundancy",
     "roles",
