@@ -10,6 +10,7 @@ import torch
 import transformers.modeling_utils
 from torch import nn
 from torch.nn.attention import flex_attention as flex
+from torch.utils import checkpoint
 
 
 def traces() -> dict[str, Any]:
@@ -23,6 +24,7 @@ def traces() -> dict[str, Any]:
         "get_interface": modeling.AttentionInterface.get_interface,
         "compiled call": modeling.PreTrainedModel.get_compiled_call,
         "flex": (call.__code__, call.__defaults__, call.__kwdefaults__),
+        "checkpoint": (checkpoint.CheckpointFunction, checkpoint._checkpoint_without_reentrant_generator),
         "flex globals": {name for name in vars(flex) if name.startswith("_regard")},
         "hooks": (dict(module._global_forward_hooks), dict(module._global_forward_pre_hooks)),
     }

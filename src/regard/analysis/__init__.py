@@ -13,6 +13,8 @@ from regard.analysis.complexity import (
 )
 from regard.analysis.eviction import eviction
 from regard.analysis.gradients import gradient_norms
+from regard.analysis.head_outputs import mean_outputs
+from regard.analysis.importance import importance
 from regard.analysis.jacobian import by_distance, jacobian_norms
 from regard.analysis.position import beyond, distance_profile, spans
 from regard.analysis.redundancy import Redundancy, distances, redundancy
@@ -40,8 +42,10 @@ __all__ = [
     "flow",
     "gradient_norms",
     "hellinger",
+    "importance",
     "jacobian_norms",
     "least_within",
+    "mean_outputs",
     "predicted",
     "redundancy",
     "roles",

@@ -1,0 +1,223 @@
+"""How much each head matters to a model's loss: by the gradient of a gate on it, and by taking it out.
+
+Knows losses of texts and heads; how a head is gated or taken out is `rg.intervene`'s work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.analysis.head_outputs import mean_outputs
+from regard.checks.arguments import checked, number
+from regard.errors import ArgumentError, require
+from regard.survey.batches import Batch, batches_of
+from regard.watch import Change, Plan, intervene
+from regard.watch.changes import HeadOutput, Mapped, Seen
+from regard.watch.undisturbed import undisturbed
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Loss = Callable[[Any, Mapping[str, Any]], Tensor]
+
+
+@dataclass(frozen=True, order=True)
+class Head:
+    """A head of a model: the name of its module, "self" or "cross", and its number."""
+
+    layer: str
+    kind: Literal["self", "cross"]
+    head: int
+
+
+@checked
+def importance(
+    model: nn.Module,
+    batches: Iterable[Mapping[str, Any]],
+    loss: Loss | None = None,
+    *,
+    method: Literal["gradient", "zero", "mean"] = "gradient",
+    confidence: float = 0.95,
+) -> DataFrame:
+    """How much each head matters to the loss.
+
+    "gradient" puts a gate of 1 on each head's output and gives the mean over texts of |∂ loss / ∂ gate| (Michel et al.
+    2019, arXiv 1905.10650), from one backward pass for each batch. "zero" and "mean" take each head out in turn, with
+    zeros or its mean output over these texts in its place, and give by how much the loss of a text grows; that is one
+    run over all batches for each head. The model runs in evaluation mode; its modes, its gradients and all random
+    states are as before afterwards.
+
+    Args:
+        model: any module whose heads `rg.intervene` can change.
+        batches: the model's keyword arguments, in dicts.
+        loss: from what the model returns and the batch to the loss of each text, `(rows,)`, or one number, where the
+            whole batch counts as one text. None: the `loss` that the model returns, of each row alone.
+        method: how it is measured.
+        confidence: of the interval, above 0 and below 1.
+
+    Returns:
+        A row per head: `layer`, `kind`, `head`, `importance`, `low`, `high`: the mean over texts in units of the loss,
+        and Student's t interval of it, NaN for fewer than two texts.
+
+    Raises:
+        ArgumentError: no text, a loss that is no such tensor, an unknown method.
+        WatchError: a call whose heads cannot be changed.
+        MissingPackageError: pandas or scipy is not installed.
+    """
+    if method not in ("gradient", "zero", "mean"):
+        raise ArgumentError(f'method must be "gradient", "zero" or "mean", got {method!r}')
+    confidence = number("confidence", confidence, above=0, below=1)
+    pandas, texts = require("pandas", extra="table"), Texts.of(batches, loss)
+    with undisturbed(model):
+        heads = heads_of(model, texts.given[:1])
+        if method == "gradient":
+            found = _gradients(model, texts)
+            samples = {head: found[head] for head in heads}
+        else:
+            means = None
+            if method == "mean":
+                means = mean_outputs(model, texts.given)
+            before = texts.losses(model)
+            samples = {head: texts.losses(model, without(model, [head], means)) - before for head in heads}
+    rows = [
+        {"layer": head.layer, "kind": head.kind, "head": head.head} | _interval(sample, confidence)
+        for head, sample in samples.items()
+    ]
+    return pandas.DataFrame(rows, columns=["layer", "kind", "head", "importance", "low", "high"])
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts to measure a loss on.
+
+    Attributes:
+        given: the model's keyword arguments. loss: of each text.
+    """
+
+    given: Sequence[Mapping[str, Any]]
+    loss: Loss
+
+    @classmethod
+    def of(cls, batches: Iterable[Mapping[str, Any]], loss: Loss | None) -> Texts:
+        """The texts of these batches; one by one where the model's own loss is taken, which is a mean.
+
+        Raises:
+            ArgumentError: there are none.
+        """
+        found: list[Batch] = list(batches_of(batches, 1, texts=False))
+        if loss is None:
+            found = [one for batch in found for one in batch.each()]
+        if not found:
+            raise ArgumentError("batches must have at least one text, got none")
+        given = [batch.given for batch in found if isinstance(batch.given, Mapping)]
+        return cls(given, loss or _own_loss)
+
+    def halves(self) -> tuple[Texts, Texts]:
+        """Every second batch, and the others."""
+        return Texts(self.given[::2], self.loss), Texts(self.given[1::2], self.loss)
+
+    def each(self, model: nn.Module) -> Iterator[Tensor]:
+        """The losses of the texts of each batch, `(rows,)` or `(1,)`."""
+        for arguments in self.given:
+            value = self.loss(model(**arguments), arguments)
+            if not isinstance(value, Tensor) or value.ndim > 1 or not value.is_floating_point():
+                got = (
+                    f"{value.dtype} {tuple(value.shape)}"
+                    if isinstance(value, Tensor)
+                    else type(value).__name__
+                )
+                raise ArgumentError(f"loss must give a floating tensor (rows,) or one number, got {got}")
+            yield value.reshape(-1)
+
+    def losses(self, model: nn.Module, changed: AbstractContextManager[Any] | None = None) -> Tensor:
+        """The loss of each text, float64, with the model's heads changed."""
+        with torch.no_grad(), changed or nullcontext():
+            found = [value.double().cpu() for value in self.each(model)]
+        return torch.cat(found)
+
+
+def without(
+    model: nn.Module, heads: Sequence[Head], means: Mapping[str, Tensor] | None = None
+) -> AbstractContextManager[Any]:
+    """The model without some heads, or with their mean outputs in their place."""
+    plan = [
+        Change(heads=((head.layer, head.head),), kind=head.kind, output="zero" if means is None else means)
+        for head in heads
+    ]
+    if not plan:
+        return nullcontext()
+    return intervene(model, Plan(plan))
+
+
+def heads_of(model: nn.Module, given: Iterable[Mapping[str, Any]]) -> list[Head]:
+    """The heads that run when the model is given this, in the order in which they do."""
+    found: dict[Head, None] = {}
+
+    def look(outputs: HeadOutput) -> Tensor:
+        kind: Any = outputs.kind
+        found.update({Head(outputs.layer, kind, head): None for head in outputs.numbers})
+        assert outputs.output is not None
+        return outputs.output
+
+    with torch.no_grad(), intervene(model, Change(output=Seen(look))):
+        for arguments in given:
+            model(**arguments)
+    return list(found)
+
+
+def _own_loss(result: Any, _batch: Mapping[str, Any]) -> Tensor:
+    """The loss that a model returns, such as those of transformers with labels."""
+    loss = getattr(result, "loss", None)
+    if not isinstance(loss, Tensor):
+        raise ArgumentError(
+            f"loss must be given where the model returns none, got {type(result).__name__} without a loss: models of "
+            f"transformers return one if the batch has labels"
+        )
+    return loss
+
+
+def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
+    """|∂ loss / ∂ gate| of each head and text."""
+    gates: dict[tuple[str, str], Tensor] = {}
+
+    def gate(outputs: HeadOutput) -> Tensor:
+        assert outputs.output is not None
+        batch, heads = outputs.shape[:2]
+        # A gate for each row: texts in one batch have their gradients apart.
+        key = (outputs.layer, outputs.kind)
+        if key not in gates:
+            gates[key] = outputs.output.new_ones(batch, heads, requires_grad=True)
+        return outputs.output * gates[key][:, :, None, None]
+
+    found: dict[Head, list[Tensor]] = {}
+    with torch.enable_grad(), intervene(model, Change(output=Mapped(gate))):
+        for losses in texts.each(model):
+            names, leaves = list(gates), list(gates.values())
+            grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True)
+            for (layer, kind), leaf, grad in zip(names, leaves, grads, strict=True):
+                rows = torch.zeros_like(leaf) if grad is None else grad
+                # One number for all rows: the batch is one text, with one gate.
+                if len(losses) != len(rows):
+                    rows = rows.sum(0, keepdim=True)
+                for head, column in enumerate(rows.detach().double().cpu().abs().unbind(1)):
+                    own: Any = kind
+                    found.setdefault(Head(layer, own, head), []).append(column)
+            gates.clear()
+    return {head: torch.cat(columns) for head, columns in found.items()}
+
+
+def _interval(sample: Tensor, confidence: float) -> dict[str, float]:
+    """The mean of a sample and Student's t interval of it."""
+    special = require("scipy.special", extra="analysis")
+    mean, count = float(sample.mean()), len(sample)
+    if count < 2:
+        return {"importance": mean, "low": np.nan, "high": np.nan}
+    margin = special.stdtrit(count - 1, 0.5 + confidence / 2) * float(sample.std()) / count**0.5
+    return {"importance": mean, "low": mean - margin, "high": mean + margin}
