@@ -45,25 +45,6 @@ def test_a_word_alone_is_found(tmp_path):
     assert [fault.split(": ")[1].split()[0] for fault in faults] == ["place", "each"]
 
 
-def test_no_local_is_called_by_a_word_alone():
-    assert words.alone_faults(guards.python_files(guards.SOURCE), guards.SOURCE) == []
-
-
-def test_exceptions_are_still_needed():
-    faults = words.alone_faults(guards.python_files(guards.SOURCE), guards.SOURCE, {})
-    for start, names in words.STILL.items():
-        for name in names:
-            assert any(f"/{start}" in fault and f": {name} is " in fault for fault in faults), (start, name)
-
-
-def test_a_word_alone_is_found(tmp_path):
-    (tmp_path / "bad.py").write_text(
-        "class Said:\n    given: int\n\ndef f(place):\n    own = [x for each in y]\n    found_here = own\n"
-    )
-    faults = words.alone_faults([tmp_path / "bad.py"], tmp_path, {"bad": {"own"}})
-    assert [fault.split(": ")[1].split()[0] for fault in faults] == ["place", "each"]
-
-
 def test_words_that_only_hold_a_retired_one_are_no_fault(tmp_path):
     good = tmp_path / "lifetime.py"
     good.write_text("resettled = broad = 1\n")
