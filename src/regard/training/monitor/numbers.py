@@ -108,7 +108,9 @@ class Numbers:
     def history(self, step: int, asked: Iterable[str]) -> History:
         """A history of one step. Its layers have no sizes: texts of every length went in."""
         names = self.names(asked)
-        parameters = {name: value for told in self.parameters.values() for name, value in told.items()}
+        parameters = {
+            name: value for of_layer in self.parameters.values() for name, value in of_layer.items()
+        }
         return History(
             layers=tuple(Layer(*key, len(largest), 0, 0, 0, 0) for key, largest in self.largest.items()),
             statistics=names,
