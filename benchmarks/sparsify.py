@@ -101,7 +101,7 @@ def measured(name: str) -> dict[str, Any]:
     plan = sparsify(record, KEEP)
     seconds = time.perf_counter() - start
     families = plan.heads["family"].value_counts().to_dict()
-    found = {"tokens": ids.shape[1], "families": families, "least_kept": min(one.kept for one in plan.chosen)}
+    found = {"tokens": ids.shape[1], "families": families, "least_mass": min(one.mass for one in plan.chosen)}
     return found | {"sparsify_s": seconds} | costs(record, plan)
 
 

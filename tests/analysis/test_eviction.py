@@ -45,9 +45,9 @@ def test_it_is_the_simulation(spec):
     weights = dense(call)[..., :-1]
     for row in table.itertuples():
         shares = [s for batch in weights[row.head] for s in simulated(batch, row.policy, row.budget, 3)]
-        assert row.kept == pytest.approx(sum(shares) / len(shares), abs=1e-9)
+        assert row.mass == pytest.approx(sum(shares) / len(shares), abs=1e-9)
         assert row.least == pytest.approx(min(shares), abs=1e-9)
-    assert (table.kept[table.budget == 89] > 1 - 1e-9).all()
+    assert (table.mass[table.budget == 89] > 1 - 1e-9).all()
 
 
 def test_padding_counts_nowhere():
@@ -56,10 +56,10 @@ def test_padding_counts_nowhere():
     padded = torch.arange(31) >= torch.tensor([[31], [19]])
     both = eviction(Record([a_call(query, key, mask=rg.causal(), padded=padded)]), 8)
     alone = [
-        eviction(Record([a_call(query[i : i + 1, :, :n], key[i : i + 1, :, :n], mask=rg.causal())]), 8).kept
+        eviction(Record([a_call(query[i : i + 1, :, :n], key[i : i + 1, :, :n], mask=rg.causal())]), 8).mass
         for i, n in ((0, 31), (1, 19))
     ]
-    assert both.kept.to_numpy() == pytest.approx((31 * alone[0] + 19 * alone[1]).to_numpy() / 50, abs=1e-6)
+    assert both.mass.to_numpy() == pytest.approx((31 * alone[0] + 19 * alone[1]).to_numpy() / 50, abs=1e-6)
 
 
 def test_only_causal_self_attention_is_looked_at():

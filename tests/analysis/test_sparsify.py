@@ -14,8 +14,8 @@ from helpers.bare_calls import a_call
 from helpers.calls import vectors
 from helpers.dense_distances import dense
 from regard.analysis import SparsePlan, sparsify
-from regard.analysis.kept_mass import Attention
 from regard.analysis.mask_search import Sums
+from regard.analysis.masked_mass import Attention
 from regard.errors import ArgumentError, RecordError
 from regard.record import Record
 
@@ -44,7 +44,7 @@ def test_each_pattern_has_its_family():
     assert families[:4] == ["window", "window and first", "strided", "columns"]
     assert plan.chosen[0].mask == rg.near(5) and plan.chosen[1].mask == rg.near(5) | rg.prefix(1)
     assert plan.chosen[3].mask == rg.near(0) | rg.global_tokens([13, 31])
-    assert all(one.kept >= 0.98 for one in plan.chosen)
+    assert all(one.mass >= 0.98 for one in plan.chosen)
     assert plan.chosen[0].saved > 0.8 > 0.1 > plan.chosen[4].saved
     assert (
         "saves" in repr(plan)
@@ -99,8 +99,8 @@ def test_the_figures_are_those_of_dense_weights(case, dtype):
     call = a_call(query, key, padded=padded, **spec)
     plan = sparsify(Record([call]), keep=0.9)
     for one, kept, pairs in measured(call, plan):
-        assert one.kept == pytest.approx(kept, abs=1e-5) and one.pairs == pairs
-        assert one.kept >= 0.9 and one.pairs <= one.all_pairs
+        assert one.mass == pytest.approx(kept, abs=1e-5) and one.pairs == pairs
+        assert one.mass >= 0.9 and one.pairs <= one.all_pairs
 
 
 def test_queries_after_a_prompt():
@@ -108,7 +108,7 @@ def test_queries_after_a_prompt():
     query, key = vectors(queries=23, keys=71, heads=4, kv_heads=4)
     call = a_call(3 * query, key, mask=rg.causal())
     for one, kept, pairs in measured(call, sparsify(Record([call]), keep=0.8)):
-        assert one.kept == pytest.approx(kept, abs=1e-5) and one.pairs == pairs and kept >= 0.8
+        assert one.mass == pytest.approx(kept, abs=1e-5) and one.pairs == pairs and kept >= 0.8
 
 
 @settings(max_examples=15, deadline=None)
@@ -192,5 +192,5 @@ def test_errors_say_what_must_hold():
 def test_a_head_that_attends_nothing_is_full():
     query, key = vectors(queries=3, keys=3)
     plan = sparsify(Record([a_call(query, key, mask=~rg.near(3, 3))]))
-    assert all(one.all_pairs == 0 and one.kept == 1.0 and one.saved == 0.0 for one in plan.chosen)
+    assert all(one.all_pairs == 0 and one.mass == 1.0 and one.saved == 0.0 for one in plan.chosen)
     assert np.isfinite(plan.saved)

@@ -50,7 +50,7 @@ def test_lines_are_means_and_least_shares_of_a_table():
     figure = draw.eviction(table, title="Caches")
     first, second = axes_of(figure, "panel")
     for axes, way in ((first, "mean"), (second, "min")):
-        expected = table.groupby(["policy", "budget"], sort=False).kept.agg(way)
+        expected = table.groupby(["policy", "budget"], sort=False).mass.agg(way)
         for line, (_, values) in zip(axes.get_lines(), expected.groupby("policy", sort=False), strict=False):
             np.testing.assert_allclose(line.get_ydata(), values)
     assert {"recent", "heavy hitters", "Caches", "the head that loses most"} <= set(words(figure))

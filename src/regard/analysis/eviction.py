@@ -61,7 +61,7 @@ def eviction(
         layers: names, patterns with `*`, numbers of blocks; None: all. Only causal self-attention is looked at.
 
     Returns:
-        A row per head, policy and budget: `layer`, `kind`, `head`, `policy`, `budget`, `kept` (a mean over the valid
+        A row per head, policy and budget: `layer`, `kind`, `head`, `policy`, `budget`, `mass` (a mean over the valid
         queries), `least` (of the queries, the smallest share).
 
     Raises:
@@ -76,7 +76,7 @@ def eviction(
         >>> with torch.no_grad(), rg.watch(layer, keep="vectors") as record:
         ...     output = layer(torch.randn(1, 41, 16), mask=rg.causal())
         >>> table = eviction(record, budget=[8, 41])
-        >>> len(table), bool((table.kept[table.budget == 41] > 0.999).all())
+        >>> len(table), bool((table.mass[table.budget == 41] > 0.999).all())
         (12, True)
     """
     whole("first", first, 0)
@@ -100,7 +100,7 @@ def eviction(
         caches = [_Cache(lanes, policy, size, first, like) for size in budgets for policy in POLICIES]
         _run(of_set, caches, sizes.batch)
         parts += _rows(some, caches)
-    order = ("layer", "kind", "head", "policy", "budget", "kept", "least")
+    order = ("layer", "kind", "head", "policy", "budget", "mass", "least")
     return frame(
         [{name: part[name] for name in order} for part in parts], {name: np.empty(0) for name in order}
     )
@@ -141,16 +141,18 @@ class _Cache:
     def look(self, weights: Tensor, valid: Tensor, first_query: int) -> None:
         """Add the shares of some queries, `(heads, batch, queries, keys)`, the first of them at this position."""
         if self.policy == "heavy hitters":
+            # What goes at one query is missing at the next: these caches are followed one query after the other.
             rows = weights.unbind(2)
-            kept = torch.stack([self._step(row, first_query + i) for i, row in enumerate(rows)], 2)
+            mass = torch.stack([self._step(row, first_query + i) for i, row in enumerate(rows)], 2)
         else:
             q = torch.arange(first_query, first_query + weights.shape[2], device=weights.device)[:, None]
             k = torch.arange(weights.shape[3], device=weights.device)
+            # Without first tokens it is the same window.
             first = 0
             if self.policy == "first and recent":
                 first = self.first
-            kept = (weights * ((k < first) | (k > q - (self.budget - first)))).sum(-1)
-        share = kept.double() / weights.sum(-1).double()
+            mass = (weights * ((k < first) | (k > q - (self.budget - first)))).sum(-1)
+        share = mass.double() / weights.sum(-1).double()
         share = torch.where(valid, share, 0.0)
         self.held += share.sum((1, 2))
         self.count += valid.sum((1, 2))
@@ -182,6 +184,7 @@ def _run(calls: Sequence[Call], caches: Sequence[_Cache], batch: int) -> None:
             keys = first + len(strip.queries)
             rows = torch.zeros(heads, strip.valid.shape[1], keys, dtype=query.dtype, device=query.device)
             rows = rows.to(statistics_dtype(query.dtype))
+            # A cache needs whole rows; of a strip they are few, however long the text is.
             for k0, tile in strip.tiles:
                 rows[..., k0 : k0 + tile.shape[-1]] = tile[..., : keys - k0]
             weights, valid = rows.unflatten(1, (batch, -1)), strip.valid.unflatten(1, (batch, -1))
@@ -199,6 +202,6 @@ def _rows(calls: Mapping[int, Call], caches: Sequence[_Cache]) -> list[dict[str,
             part = identity(call.layer, call.kind, call.sizes.heads, budget=cache.budget)
             part["policy"] = np.full(call.sizes.heads, cache.policy, object)
             # A head without a valid query holds all of nothing.
-            kept = torch.where(cache.count > 0, cache.held / cache.count.clamp(min=1), 1.0)
-            parts.append(part | {"kept": kept[own].cpu().numpy(), "least": cache.least[own].cpu().numpy()})
+            mass = torch.where(cache.count > 0, cache.held / cache.count.clamp(min=1), 1.0)
+            parts.append(part | {"mass": mass[own].cpu().numpy(), "least": cache.least[own].cpu().numpy()})
     return parts

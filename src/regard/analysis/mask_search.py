@@ -6,12 +6,12 @@ Knows sums by distance and by key; what a mask keeps exactly is measured elsewhe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.analysis.kept_mass import Attention
+from regard.analysis.masked_mass import Attention
 from regard.masks import Mask, global_tokens, near, prefix, strided
 
 Numbers = NDArray[np.float64]
@@ -58,10 +58,8 @@ class Proposal:
         """The next size of the same family."""
         if self.family == "columns":
             more = max(1, round((factor - 1) * len(self.columns)))
-            return Proposal(
-                "columns", self.before, self.after, columns=(*self.columns, *self.further[:more]),
-                further=self.further[more:],
-            )  # fmt: skip
+            columns = (*self.columns, *self.further[:more])
+            return replace(self, columns=columns, further=self.further[more:])
         after = self.after
         if after:
             after = int(factor * after) + 1
@@ -79,6 +77,7 @@ class Sums:
         self.of_first: Mapping[int, Numbers] = {first: attention.by_offset(first) for first in few}
         # d = q − k of each sum; the place of d = 0 divides past keys from later ones.
         self.distance = np.arange(self.by_offset.shape[1]) + self.offset - self.keys + 1
+        # What may not be attended has a weight of 0 and not of nearly 0, so this is exact.
         past = float(self.by_offset[:, self.distance < 0].sum())
         self.causal = past == 0.0
         self.outside: dict[int, Numbers] = {}
@@ -100,6 +99,7 @@ class Sums:
         window = self._window(mass, need)
         if window is not None:
             yield Proposal("window", *window)
+        # What first tokens receive counts once, whether the window has it too or not.
         for first, sums in self.of_first.items():
             own = sums[head]
             window = self._window(mass - own, need - float(own.sum()))
@@ -108,6 +108,7 @@ class Sums:
         for step in STEPS:
             if step >= self.keys:
                 break
+            # Distances on the stride are there already; a window must bring the others.
             on = self.distance % step == 0
             window = self._window(np.where(on, 0.0, mass), need - float(mass[on].sum()))
             if window is not None:
@@ -117,9 +118,8 @@ class Sums:
             most = int(MOST_COLUMNS * self.keys)
             if columns is not None and 0 < columns[0] <= most:
                 count, order = columns
-                yield Proposal(
-                    "columns", around, self._after(around), columns=order[:count], further=order[count:most]
-                )  # fmt: skip
+                parts = {"columns": order[:count], "further": order[count:most]}
+                yield Proposal("columns", around, self._after(around), **parts)
 
     def _window(self, mass: Numbers, need: float) -> tuple[int, int] | None:
         """`before` and `after` of the narrowest window around the diagonal with so much mass; None where none has."""

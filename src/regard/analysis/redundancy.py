@@ -143,6 +143,7 @@ class Redundancy:
         first, steps = list(range(len(members))), []
         for one, other, distance, _ in self.tree(members, linkage).tolist():
             steps.append((distance, first[int(one)], first[int(other)]))
+            # scipy numbers each cluster after the ones before it; ours goes by a head in it.
             first.append(first[int(one)])
         return steps
 
@@ -291,6 +292,7 @@ def distances(
             raise ArgumentError(f"records that are compared must be of one text, but their {name} differ")
     first = [np.cumsum([0, *(call.sizes.heads for call in calls)]) for calls in sides]
     result = np.full((first[0][-1], first[1][-1]), np.nan)
+    # What stands for the same queries and keys is equal in both records, whatever their layers are called.
     keys = [keys_of(calls) for calls in sides]
     for key in dict.fromkeys(keys[0]):
         places = [[i for i, own in enumerate(of_side) if own == key] for of_side in keys]

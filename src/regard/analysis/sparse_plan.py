@@ -40,7 +40,7 @@ class SparseHead:
         layer, kind, head: which.
         family: how its mask is built, such as "window" or "columns"; "full" where nothing cheaper keeps enough.
         mask: what it may attend besides the model's own mask; None for all that the model allows.
-        kept: share of the mass on keys that the mask leaves, a mean over the valid queries: measured.
+        mass: share of the mass on keys that the mask leaves, a mean over the valid queries: measured.
         pairs: pairs of query and key that are left, and `all_pairs`, those of the model's own mask: counted.
     """
 
@@ -49,7 +49,7 @@ class SparseHead:
     head: int
     family: str
     mask: Mask | None
-    kept: float
+    mass: float
     pairs: int
     all_pairs: int
 
@@ -106,7 +106,7 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
 
     @property
     def heads(self) -> DataFrame:
-        """A row per head: `layer`, `kind`, `head`, `family`, `mask`, `kept`, `pairs`, `all_pairs`, `saved`.
+        """A row per head: `layer`, `kind`, `head`, `family`, `mask`, `mass`, `pairs`, `all_pairs`, `saved`.
 
         Raises:
             MissingPackageError: pandas is not installed.
@@ -116,8 +116,8 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             row = identity(one.layer, one.kind, 1, pairs=one.pairs, all_pairs=one.all_pairs)
             row |= {"head": np.array([one.head]), "family": np.array([one.family], object)}
             row |= {"mask": np.array([_name(one.mask)], object)}
-            parts.append(row | {"kept": np.array([one.kept]), "saved": np.array([one.saved])})
-        names = ("layer", "kind", "head", "family", "mask", "kept", "pairs", "all_pairs", "saved")
+            parts.append(row | {"mass": np.array([one.mass]), "saved": np.array([one.saved])})
+        names = ("layer", "kind", "head", "family", "mask", "mass", "pairs", "all_pairs", "saved")
         empty = {name: np.empty(0) for name in names}
         return frame([{name: row[name] for name in names} for row in parts], empty)
 
@@ -186,7 +186,8 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         for (layer, kind), name in zip(layers, names, strict=True):
             own = [one for one in self.chosen if (one.layer, one.kind) == (layer, kind)]
             titles = [
-                f"head {one.head}, {one.family}: {_name(one.mask)}, kept {one.kept:.4f}, saved" for one in own
+                f"head {one.head}, {one.family}: {_name(one.mask)}, keeps {one.mass:.4f}, saved"
+                for one in own
             ]
             lines.append((name, layer, html.cells(np.array([one.saved for one in own]), 1.0, titles)))
         most = max((len(self.masks_of(layer)) for layer, _ in layers), default=0)
@@ -209,7 +210,7 @@ def _packed(one: SparseHead) -> dict[str, Any]:
     return body
 
 
-_FIELDS = ("layer", "kind", "head", "family", "kept", "pairs", "all_pairs")
+_FIELDS = ("layer", "kind", "head", "family", "mass", "pairs", "all_pairs")
 
 
 def _unpacked(body: Mapping[str, Any]) -> SparseHead:
@@ -229,5 +230,6 @@ def _text(tensor: Tensor) -> dict[str, Any]:
 def _tensor(body: Mapping[str, Any]) -> Tensor:
     if body["dtype"] not in DTYPES:
         raise ValueError(f"a tensor of a mask must be one of {', '.join(DTYPES)}, got {body['dtype']!r:.60}")
+    # numpy's view of bytes cannot be written to, which torch warns of: hence the copy.
     content = np.frombuffer(base64.b64decode(body["bytes"], validate=True), dtype=body["dtype"])
     return torch.from_numpy(content.reshape(body["shape"]).copy())

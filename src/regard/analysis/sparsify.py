@@ -6,8 +6,8 @@ Knows proposals and what they keep; that the model still does its work is to be 
 from __future__ import annotations
 
 from regard.analysis.chosen_layers import Layers, calls_of
-from regard.analysis.kept_mass import Attention
 from regard.analysis.mask_search import Proposal, Sums
+from regard.analysis.masked_mass import Attention
 from regard.analysis.sparse_plan import SparseHead, SparsePlan
 from regard.checks.arguments import checked, number
 from regard.errors import ArgumentError, RecordError
@@ -51,7 +51,7 @@ def sparsify(record: Record, keep: float = 0.99, *, layers: Layers = None) -> Sp
         >>> with torch.no_grad(), rg.watch(layer, keep="vectors") as record:
         ...     output = layer(torch.randn(1, 41, 16), mask=rg.causal())
         >>> plan = sparsify(record, keep=0.9)
-        >>> len(plan), all(head.kept >= 0.9 for head in plan.chosen)
+        >>> len(plan), all(head.mass >= 0.9 for head in plan.chosen)
         (2, True)
     """
     if not 0 < number("keep", keep) <= 1:
@@ -69,6 +69,7 @@ def _of_call(call: Call, keep: float) -> list[SparseHead]:
     placed = call.kind == "self" and call.placed
     sums = None
     if placed:
+        # Made once for all heads of the layer: a handful of folds.
         sums = Sums(attention)
     found = []
     for head in range(call.sizes.heads):
@@ -88,14 +89,14 @@ def _cheapest(attention: Attention, sums: Sums, best: SparseHead, keep: float) -
     for proposal in families.values():
         for _ in range(STEPS):
             mask = proposal.mask
-            kept, pairs = attention.under(mask, best.head)
+            mass, pairs = attention.under(mask, best.head)
             # Larger ones of this family cost more still.
             if pairs >= best.pairs:
                 break
-            if kept >= keep:
-                best = SparseHead(
-                    best.layer, best.kind, best.head, proposal.family, mask, kept, pairs, best.all_pairs
-                )  # fmt: skip
+            if mass >= keep:
+                names = {"layer": best.layer, "kind": best.kind, "head": best.head}
+                numbers = {"mass": mass, "pairs": pairs, "all_pairs": best.all_pairs}
+                best = SparseHead(**names, family=proposal.family, mask=mask, **numbers)
                 break
             proposal = proposal.larger(GROWTH)
     return best

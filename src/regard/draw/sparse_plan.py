@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Inches: the map's longest side, and the least and the most of one head's cell.
 WIDEST, LEAST, MOST = 9.0, 0.14, 0.42
 SIGNS = {"window": "w", "window and first": "f", "strided": "s", "columns": "c", "full": ""}
-COLUMNS = ("layer", "kind", "head", "policy", "budget", "kept")
+COLUMNS = ("layer", "kind", "head", "policy", "budget", "mass")
 
 
 @checked
@@ -97,7 +97,7 @@ def eviction(table: DataFrame, *, title: str | None = None) -> Figure:
         )
     every, worst = {}, {}
     for policy, rows in table.groupby("policy", sort=False):
-        of_budget = rows.groupby("budget")["kept"]
+        of_budget = rows.groupby("budget")["mass"]
         budgets = np.array(sorted(of_budget.groups), dtype=float)
         every[str(policy)] = (budgets, of_budget.mean().to_numpy())
         worst[str(policy)] = (budgets, of_budget.min().to_numpy())

@@ -105,6 +105,7 @@ class Attention:
         assert seen.lse is not None
         valid = self.valid[:, head]
         share = (seen.lse[:, place].double() - self.lse[:, head].double()).exp().clamp(max=1.0)
+        # Nothing to keep: nothing is lost.
         count = int(valid.sum())
         if not count:
             return 1.0, 0
