@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from regard.checks.arguments import checked, shown
 from regard.errors import ArgumentError, RecordError, require
 from regard.record import Call, History, Profile, Record
-from regard.record.table import means, names_of
+from regard.record.table import names_of
 from regard.watch import watch
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def _heads(seen: object, beside: object) -> list[_Heads]:
 def _of_profile(profile: Profile, calls: Mapping[tuple[str, str], Call] | None = None) -> Iterator[_Heads]:
     for key, layer in profile.layers.items():
         count = len(layer.queries)
-        names = [name for name in names_of([layer.sums]) if name in layer.sums and _counts(name)]
-        values = means(layer.sums, names, count)
+        names = [name for name in names_of([layer.names]) if name in layer.names and _counts(name)]
+        values = {name: layer.mean(name).numpy() for name in names}
         yield _Heads(*key, count, values, layer.parameters, (calls or {}).get(key))
 
 

@@ -185,7 +185,7 @@ class Recorder(Session):
     def _uniform(self, resolved: ResolvedCall) -> dict[str, Tensor]:
         """What uniform weights would give under the mask of a call."""
         want = wanted(self.settings.statistics, output=False)
-        return on_cpu(uniform_of(resolved, want, self.resolver.masks))  # type: ignore[no-any-return]
+        return on_cpu(uniform_of(resolved, want, self.resolver.masks))
 
     def _add(self, site: CallSite, resolved: ResolvedCall, observation: Observation) -> None:
         """Put a call into the record, as the next step of an earlier one where it is one."""
