@@ -27,10 +27,16 @@ def test_each_cell_has_the_color_of_its_role():
     for index, axes in enumerate(axes_of(figure, "panel")):
         cells = np.array(axes.images[0].get_array())
         rows = found[found["layer"] == history.layers[index].name]
-        for step, head, role, score in zip(rows["step"], rows["head"], rows["role"], rows["score"], strict=True):
+        for step, head, role, score in zip(
+            rows["step"], rows["head"], rows["role"], rows["score"], strict=True
+        ):
             assert np.allclose(cells[head, history.steps.index(step)], color(role, score), atol=1e-6)
-    assert {"layer 0 · self", "layer 1 · cross", "step of training", "How heads came to be"} <= set(words(figure))
-    assert {int(label.replace(",", "")) for label in ticks(axes_of(figure, "panel")[0], "x")} <= set(history.steps)
+    assert {"layer 0 · self", "layer 1 · cross", "step of training", "How heads came to be"} <= set(
+        words(figure)
+    )
+    assert {int(label.replace(",", "")) for label in ticks(axes_of(figure, "panel")[0], "x")} <= set(
+        history.steps
+    )
     assert faults(figure) == []
 
 

@@ -112,7 +112,9 @@ def pattern(name: str, text: Text, causal: bool, generator: torch.Generator) -> 
     return torch.rand(n, n, generator=generator) < 0.1
 
 
-def mixture(parts: list[tuple[float, Tensor]], allowed: Tensor, noise: float, generator: torch.Generator) -> Tensor:
+def mixture(
+    parts: list[tuple[float, Tensor]], allowed: Tensor, noise: float, generator: torch.Generator
+) -> Tensor:
     """`(queries, keys)` weights: each pattern with its mass, the rest even, all with noise; where no key fits, elsewhere.
 
     Args:
@@ -143,14 +145,20 @@ def head(name: str, text: Text, causal: bool, generator: torch.Generator) -> Ten
         weights = mixture([], allowed, 0.4 * _uniform(generator), generator)
     else:
         mass = 0.65 + 0.3 * _uniform(generator)
-        weights = mixture([(mass, pattern(name, text, causal, generator))], allowed, 0.5 * _uniform(generator), generator)
+        weights = mixture(
+            [(mass, pattern(name, text, causal, generator))], allowed, 0.5 * _uniform(generator), generator
+        )
     return weights.log()
 
 
 def _mixed(text: Text, causal: bool, generator: torch.Generator) -> list[tuple[float, Tensor]]:
     """Three patterns, of near keys, of one column and of keys by content, none with most of the mass."""
     chosen = []
-    for names in (("previous token", "self", "local"), ("first token",), ("induction", "separator", "duplicate token")):
+    for names in (
+        ("previous token", "self", "local"),
+        ("first token",),
+        ("induction", "separator", "duplicate token"),
+    ):
         chosen.append(names[int(_uniform(generator) * len(names))])
     masses = [0.2 + 0.15 * _uniform(generator) for _ in chosen]
     return [(mass, pattern(name, text, causal, generator)) for mass, name in zip(masses, chosen, strict=True)]

@@ -135,7 +135,10 @@ def test_the_roles_are_there_if_they_can_be_told():
     drawn = draw.roles(own, title="")
     assert unescape(alt) == embed.said(drawn) and "uniform: attends to all tokens alike" in alt
     assert pictures(html)[0] == pictures(embed.figure(drawn, ""))[0]
-    for unkept in (replace(own, statistics=tuple(f"group.{name}" for name in own.statistics)), a_history(statistics=NAMES)):
+    for unkept in (
+        replace(own, statistics=tuple(f"group.{name}" for name in own.statistics)),
+        a_history(statistics=NAMES),
+    ):
         assert "What each head does" not in history(unkept, title="")
         assert "roles" not in [name for name, _ in drawings(unkept)]
 
