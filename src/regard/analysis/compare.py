@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from regard.checks.arguments import checked, shown
 from regard.errors import ArgumentError, RecordError, require
 from regard.record import Call, History, Profile, Record
-from regard.record.table import means, names_of
 from regard.watch import watch
 
 if TYPE_CHECKING:
@@ -106,34 +105,33 @@ def _heads(seen: object, beside: object) -> list[_Heads]:
             "what is compared must be two models, two records, two profiles or two histories, "
             f"got {type(seen).__name__} and {type(beside).__name__}"
         )
-    if isinstance(seen, History):
-        return list(_of_history(seen))
     if isinstance(seen, Profile):
         return list(_of_profile(seen))
-    # Means of a record are those of a profile of it alone; a layer that is called twice has no one call.
+    if isinstance(seen, History):
+        return list(_of_history(seen))
+    # A layer that is called twice has no one call, whose weights could be compared.
     calls: dict[tuple[str, str], list[Call]] = {}
     for call in seen:
         calls.setdefault((call.layer, call.kind), []).append(call)
     single = {key: own[0] for key, own in calls.items() if len(own) == 1}
-    return list(_of_profile(Profile().add(seen), single))
+    return list(_of_history(History.of(0, seen), single))
 
 
-def _of_profile(profile: Profile, calls: Mapping[tuple[str, str], Call] | None = None) -> Iterator[_Heads]:
+def _of_profile(profile: Profile) -> Iterator[_Heads]:
     for key, layer in profile.layers.items():
-        count = len(layer.queries)
-        names = [name for name in names_of([layer.sums]) if name in layer.sums and _counts(name)]
-        values = means(layer.sums, names, count)
-        yield _Heads(*key, count, values, layer.parameters, (calls or {}).get(key))
+        values = {name: layer.mean(name).numpy() for name in layer.names if _counts(name)}
+        yield _Heads(*key, len(layer.queries), values, layer.parameters)
 
 
-def _of_history(history: History) -> Iterator[_Heads]:
+def _of_history(history: History, calls: Mapping[tuple[str, str], Call] | None = None) -> Iterator[_Heads]:
     if not history.steps:
         return
     names = [name for name in history.statistics if _counts(name)]
     for place, layer in enumerate(history.layers):
         own = history.heads_of(place)
         values = {name: history.of_statistic(name)[-1, own].double().numpy() for name in names}
-        yield _Heads(layer.name, layer.kind, layer.heads, values, history.parameters)
+        call = (calls or {}).get((layer.name, layer.kind))
+        yield _Heads(layer.name, layer.kind, layer.heads, values, history.parameters, call)
 
 
 def _counts(name: str) -> bool:
