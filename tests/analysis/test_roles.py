@@ -17,8 +17,27 @@ from regard.record import History, Profile
 from regard.statistics.roles import ROLES, scores
 from regard.statistics.token_groups import brackets, is_separator, token_groups
 
-BY_QUERY = ("previous token", "self", "first token", "local", "induction", "duplicate token", "bracket", "separator")
-STATISTICS = ("allowed", "lse", "effective_keys", "first", "self_mass", "previous", "local", "received", "by_offset")
+BY_QUERY = (
+    "previous token",
+    "self",
+    "first token",
+    "local",
+    "induction",
+    "duplicate token",
+    "bracket",
+    "separator",
+)
+STATISTICS = (
+    "allowed",
+    "lse",
+    "effective_keys",
+    "first",
+    "self_mass",
+    "previous",
+    "local",
+    "received",
+    "by_offset",
+)
 
 
 class Scored(torch.nn.Module):
@@ -124,7 +143,9 @@ def test_intervals_become_narrower_with_more_text():
     for length in (64, 512):
         generator = torch.Generator().manual_seed(5)
         text = draw_text(length, generator)
-        found = roles(seen(head("previous token", text, True, generator)[None].clamp(min=-60), True, text)).iloc[0]
+        found = roles(
+            seen(head("previous token", text, True, generator)[None].clamp(min=-60), True, text)
+        ).iloc[0]
         widths.append(found["high"] - found["low"])
     assert 0 < widths[1] < widths[0] < 0.5
 
@@ -190,7 +211,9 @@ def test_the_special_role_stands_for_what_follows_from_it():
 def test_brackets_and_separators():
     assert brackets(["(", "a", "[", ")", "]", "b)"]) == [1, -1, 0, -1, 0, 1]
     assert brackets(["f(", "x", ")", "()"]) == [0, -1, 0, -1]
-    assert [is_separator(token) for token in (".", "\n", "Ċ", "Ġ,", "[SEP]", "</s>", "<|endoftext|>")] == [True] * 7
+    assert [is_separator(token) for token in (".", "\n", "Ċ", "Ġ,", "[SEP]", "</s>", "<|endoftext|>")] == [
+        True
+    ] * 7
     assert [is_separator(token) for token in ("a", " ", "ĠĠ", "##s", "it's", "", "x.")] == [False] * 7
 
 

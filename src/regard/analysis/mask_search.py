@@ -118,8 +118,8 @@ class Sums:
             most = int(MOST_COLUMNS * self.keys)
             if columns is not None and 0 < columns[0] <= most:
                 count, order = columns
-                parts = {"columns": order[:count], "further": order[count:most]}
-                yield Proposal("columns", around, self._after(around), **parts)
+                window_alone = Proposal("columns", around, self._after(around))
+                yield replace(window_alone, columns=order[:count], further=order[count:most])
 
     def _window(self, mass: Numbers, need: float) -> tuple[int, int] | None:
         """`before` and `after` of the narrowest window around the diagonal with so much mass; None where none has."""

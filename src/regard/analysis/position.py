@@ -56,7 +56,9 @@ def distance_profile(call: Call) -> tuple[Tensor, Tensor]:
         )
     mass = call.by_offset.double().sum(0)
     total = mass.sum(-1, keepdim=True)
-    return offsets(call.sizes.queries, call.sizes.keys, call.offset), mass / torch.where(total > 0, total, 1.0)
+    return offsets(call.sizes.queries, call.sizes.keys, call.offset), mass / torch.where(
+        total > 0, total, 1.0
+    )
 
 
 @checked
@@ -91,7 +93,9 @@ def spans(record: Record, shares: Iterable[float] = SHARES) -> DataFrame:
             columns[_name(part)] = enough.to(torch.uint8).argmax(1).numpy()
         parts.append(identity(call.layer, call.kind, call.sizes.heads, call=index) | columns)
     if len(record) and not parts:
-        raise RecordError("spans need by_offset, which no call of the record has: watch with statistics that name it")
+        raise RecordError(
+            "spans need by_offset, which no call of the record has: watch with statistics that name it"
+        )
     return frame(parts, identity("", "", 0, call=0) | {_name(part): np.empty(0, np.int64) for part in wanted})
 
 
@@ -117,7 +121,10 @@ def beyond(record: Record, trained_length: int) -> DataFrame:
     for index, call in enumerate(record):
         positions = torch.arange(call.sizes.queries) + call.offset
         if call.kind == "self" and bool((positions >= trained_length).any()):
-            parts.append(identity(call.layer, call.kind, call.sizes.heads, call=index) | _halves(call, positions < trained_length))
+            parts.append(
+                identity(call.layer, call.kind, call.sizes.heads, call=index)
+                | _halves(call, positions < trained_length)
+            )
     if not parts:
         longest = max((call.offset + call.sizes.queries for call in record), default=0)
         raise ArgumentError(

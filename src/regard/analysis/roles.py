@@ -100,7 +100,9 @@ def labels(scores: Scores) -> tuple[list[str], list[str], NDArray[np.float64]]:
     for row in known:
         fits = [name for name, score in zip(names, row, strict=True) if score >= ROLES[name].threshold]
         named.append(_strongest(dict(zip(names, row, strict=True)), fits))
-    about = [names[int(row.argmax())] if name == MIXED else name for name, row in zip(named, known, strict=True)]
+    about = [
+        names[int(row.argmax())] if name == MIXED else name for name, row in zip(named, known, strict=True)
+    ]
     return named, about, table[np.arange(len(table)), [names.index(name) for name in about]]
 
 
@@ -129,7 +131,11 @@ def _of_call(index: int, call: Call) -> dict[str, NDArray[np.generic]]:
     named, about, score = labels(scores)
     low, high = _interval(call, about, score)
     which = identity(call.layer, call.kind, heads, call=index)
-    return which | {"role": np.array(named, object), "score": score, "low": low, "high": high, "offset": offset} | scores
+    return (
+        which
+        | {"role": np.array(named, object), "score": score, "low": low, "high": high, "offset": offset}
+        | scores
+    )
 
 
 def _interval(
@@ -206,13 +212,19 @@ def _of_profile(profile: Profile) -> Iterator[dict[str, NDArray[np.generic]]]:
 def _of_history(history: History) -> Iterator[dict[str, NDArray[np.generic]]]:
     """The rows of each step and layer."""
     values = history.values.double().numpy()
-    columns = {name: history.statistics.index(ROLE + name) for name in ROLES if ROLE + name in history.statistics}
+    columns = {
+        name: history.statistics.index(ROLE + name) for name in ROLES if ROLE + name in history.statistics
+    }
     for row, step in enumerate(history.steps):
         for index, layer in enumerate(history.layers):
             mine = values[row][:, history.heads_of(index)]
             scores = {name: _unknown(layer.heads) for name in ROLES}
             scores |= {name: mine[column] for name, column in columns.items()}
             named, _, score = labels(scores)
-            unknown = {"low": _unknown(layer.heads), "high": _unknown(layer.heads), "offset": np.full(layer.heads, -1)}
+            unknown = {
+                "low": _unknown(layer.heads),
+                "high": _unknown(layer.heads),
+                "offset": np.full(layer.heads, -1),
+            }
             which = identity(layer.name, layer.kind, layer.heads, step=step)
             yield which | {"role": np.array(named, object), "score": score} | unknown | scores

@@ -5,6 +5,8 @@ Knows proposals and what they keep; that the model still does its work is to be 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from regard.analysis.chosen_layers import Layers, calls_of
 from regard.analysis.mask_search import Proposal, Sums
 from regard.analysis.masked_mass import Attention
@@ -94,9 +96,7 @@ def _cheapest(attention: Attention, sums: Sums, best: SparseHead, keep: float) -
             if pairs >= best.pairs:
                 break
             if mass >= keep:
-                names = {"layer": best.layer, "kind": best.kind, "head": best.head}
-                numbers = {"mass": mass, "pairs": pairs, "all_pairs": best.all_pairs}
-                best = SparseHead(**names, family=proposal.family, mask=mask, **numbers)
+                best = replace(best, family=proposal.family, mask=mask, mass=mass, pairs=pairs)
                 break
             proposal = proposal.larger(GROWTH)
     return best

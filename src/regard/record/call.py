@@ -207,7 +207,9 @@ def _uniform(calls: Sequence[Call]) -> dict[str, Tensor]:
         if name == "received":
             result[name] = _merged(parts, keys, torch.add)
         elif name == "by_offset":
-            result[name] = offsets.merge([_strip(call, part) for call, part in zip(calls, parts, strict=True)])
+            result[name] = offsets.merge(
+                [_strip(call, part) for call, part in zip(calls, parts, strict=True)]
+            )
         else:
             result[name] = torch.cat(parts, 2)
     return result

@@ -159,9 +159,7 @@ def _names(body: Any, name: str, where: str) -> list[str]:
     return list(names)
 
 
-def _uniform(
-    names: list[str], left: dict[str, Tensor], sizes: Sizes, where: str
-) -> dict[str, Tensor]:
+def _uniform(names: list[str], left: dict[str, Tensor], sizes: Sizes, where: str) -> dict[str, Tensor]:
     """What uniform weights would give, by name: of all heads, or one row for all of them."""
     lengths = {"received": sizes.keys, "by_offset": max(0, sizes.queries + sizes.keys - 1)}
     result = {}

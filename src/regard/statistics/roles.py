@@ -132,9 +132,7 @@ def pieces(seen: Observation, uniform: Mapping[str, Tensor]) -> Pieces:
     return result
 
 
-def scores(
-    seen: Observation, uniform: Mapping[str, Tensor], offset: int = 0
-) -> dict[str, Tensor]:
+def scores(seen: Observation, uniform: Mapping[str, Tensor], offset: int = 0) -> dict[str, Tensor]:
     """The score of each role, `(batch, heads)` in [0, 1], float64: 0 is what uniform weights give, 1 the most possible.
 
     NaN where it cannot be told: too few queries have a choice, or chance is all that is possible. Roles of which a

@@ -88,7 +88,9 @@ def _blocked_too(mask: Mask | None, bias: Bias, sizes: Sizes) -> Mask | None:
     return mask & blocked
 
 
-def _observed(sizes: Sizes, mask: Mask | None, offset: int, wish: Wanted, device: torch.device) -> Observation:
+def _observed(
+    sizes: Sizes, mask: Mask | None, offset: int, wish: Wanted, device: torch.device
+) -> Observation:
     heads = 1
     if mask is not None:
         heads = mask.shape[1]
