@@ -13,6 +13,7 @@ import regard as rg
 from helpers.bare_calls import a_call
 from helpers.calls import vectors
 from helpers.dense_distances import dense
+from regard import models
 from regard.analysis import SparsePlan, sparsify
 from regard.analysis.mask_search import Sums
 from regard.analysis.masked_mass import Attention
@@ -194,3 +195,21 @@ def test_a_head_that_attends_nothing_is_full():
     plan = sparsify(Record([a_call(query, key, mask=~rg.near(3, 3))]))
     assert all(one.all_pairs == 0 and one.mass == 1.0 and one.saved == 0.0 for one in plan.chosen)
     assert np.isfinite(plan.saved)
+
+
+def test_a_model_runs_under_its_plan():
+    torch.manual_seed(3)
+    config = models.DecoderConfig(
+        vocab_size=17, hidden_size=24, num_hidden_layers=2, num_attention_heads=3, max_position_embeddings=64
+    )
+    model, tokens = models.DecoderForCausalLM(config).eval(), torch.randint(17, (2, 29))
+    with torch.no_grad(), rg.watch(model, keep="vectors") as record:
+        model(input_ids=tokens)
+    plan = sparsify(record, keep=0.7)
+    assert any(mask is not None for *_, mask in plan)
+    with torch.no_grad(), rg.intervene(model, plan.changes()), rg.watch(model) as sparse:
+        model(input_ids=tokens)
+    pairs = torch.cat([call.allowed.sum((0, 2)) for call in sparse])
+    assert pairs.tolist() == [one.pairs for one in plan.chosen]
+    with pytest.raises(ArgumentError, match="a head with a mask, got none"):
+        SparsePlan((), 0.9).changes()

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from regard import files, html
-from regard.errors import RecordError, RegardError
+from regard.errors import ArgumentError, RecordError, RegardError
 from regard.files import sealing
 from regard.masks import Mask, deserialize_mask, serialize_mask
 from regard.masks.algebra import And
 from regard.record.layers import short_names
 from regard.record.table import frame, identity
+from regard.watch import Change, Plan
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -124,6 +125,17 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
     def masks_of(self, layer: str) -> dict[int, Mask | None]:
         """Head → mask, of one layer."""
         return {one.head: one.mask for one in self.chosen if one.layer == layer}
+
+    def changes(self) -> Plan:
+        """The plan as `regard.intervene` takes it: a change for each head that has a mask.
+
+        Raises:
+            ArgumentError: no head has one.
+        """
+        sparse = [one for one in self.chosen if one.mask is not None]
+        if not sparse:
+            raise ArgumentError("a plan that changes something must have a head with a mask, got none")
+        return Plan([Change(heads=((one.layer, one.head),), mask=one.mask) for one in sparse])
 
     def block_masks(
         self, queries: int, keys: int, *, causal: Mask | None = None, device: torch.device | str = "cpu"
