@@ -165,8 +165,8 @@ def _jackknife(part: Tensor, most: Tensor) -> float:
         torch.stack([chunk.sum(-1) for chunk in tensor[:, used].tensor_split(blocks, -1)], -1).flatten()
         for tensor in (part, most)
     ]
-    kept = sums[1] > 0
-    numbers, weights = sums[0][kept].numpy(), sums[1][kept].numpy()
+    nonempty = sums[1] > 0
+    numbers, weights = sums[0][nonempty].numpy(), sums[1][nonempty].numpy()
     if len(weights) < 2:
         return float("nan")
     without = (numbers.sum() - numbers) / np.maximum(weights.sum() - weights, 1e-300)

@@ -33,7 +33,7 @@ def uniform_of(resolved: ResolvedCall, want: Wanted, masks: Masks) -> dict[str, 
     if resolved.weights is not None:
         some = resolved.weights != 0
         weights = some / some.sum(-1, keepdim=True).clamp(min=1)
-        return _kept(observe_weights(weights, wish, offset=resolved.offset), wish)
+        return _statistics_of(observe_weights(weights, wish, offset=resolved.offset), wish)
     spec, sizes = resolved.as_observed, resolved.sizes
     mask = spec.mask
     if spec.bias is not None and spec.bias.may_block:
@@ -43,7 +43,7 @@ def uniform_of(resolved: ResolvedCall, want: Wanted, masks: Masks) -> dict[str, 
             return {}
 
     def find() -> dict[str, Tensor]:
-        return _kept(_observed(sizes, mask, spec.offset, wish, resolved.query.device), wish)
+        return _statistics_of(_observed(sizes, mask, spec.offset, wish, resolved.query.device), wish)
 
     question = ("uniform", sizes.batch, sizes.queries, sizes.keys, spec.offset, wish.names)
     return masks.once(question, (mask,), find)
@@ -101,7 +101,7 @@ def _observed(
     return observed(query, key, None, Spec.of(one, **SpecArguments(mask=mask, align=offset)), wish)
 
 
-def _kept(seen: Observation, wish: Wanted) -> dict[str, Tensor]:
+def _statistics_of(seen: Observation, wish: Wanted) -> dict[str, Tensor]:
     """What was asked for, by name of the statistic or the group, on the CPU."""
     tensors = {name: getattr(seen, name) for name in (*NEEDED, "received", "by_offset") if name in wish.names}
     return {name: tensor.cpu() for name, tensor in (tensors | seen.groups).items() if tensor is not None}
