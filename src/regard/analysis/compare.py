@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from regard.checks.arguments import checked, shown
 from regard.errors import ArgumentError, RecordError, require
 from regard.record import Call, History, Profile, Record
-from regard.record.table import names_of
 from regard.watch import watch
 
 if TYPE_CHECKING:
@@ -95,6 +94,7 @@ def compare(a: Seen, b: Seen, *, inputs: Mapping[str, Any] | None = None) -> Dat
     rows: list[tuple[Any, ...]] = []
     for one, other in pairs:
         rows += _matched(one, other)
+    # Stable: of equal distances the first layer comes first.
     rows.sort(key=lambda row: -row[4])
     return require("pandas", extra="analysis").DataFrame(rows, columns=list(COLUMNS))
 
@@ -106,34 +106,33 @@ def _heads(seen: object, beside: object) -> list[_Heads]:
             "what is compared must be two models, two records, two profiles or two histories, "
             f"got {type(seen).__name__} and {type(beside).__name__}"
         )
-    if isinstance(seen, History):
-        return list(_of_history(seen))
     if isinstance(seen, Profile):
         return list(_of_profile(seen))
-    # Means of a record are those of a profile of it alone; a layer that is called twice has no one call.
+    if isinstance(seen, History):
+        return list(_of_history(seen))
+    # A layer that is called twice has no one call, whose weights could be compared.
     calls: dict[tuple[str, str], list[Call]] = {}
     for call in seen:
         calls.setdefault((call.layer, call.kind), []).append(call)
-    single = {key: own[0] for key, own in calls.items() if len(own) == 1}
-    return list(_of_profile(Profile().add(seen), single))
+    single = {key: several[0] for key, several in calls.items() if len(several) == 1}
+    return list(_of_history(History.of(0, seen), single))
 
 
-def _of_profile(profile: Profile, calls: Mapping[tuple[str, str], Call] | None = None) -> Iterator[_Heads]:
+def _of_profile(profile: Profile) -> Iterator[_Heads]:
     for key, layer in profile.layers.items():
-        count = len(layer.queries)
-        names = [name for name in names_of([layer.names]) if name in layer.names and _counts(name)]
-        values = {name: layer.mean(name).numpy() for name in names}
-        yield _Heads(*key, count, values, layer.parameters, (calls or {}).get(key))
+        values = {name: layer.mean(name).numpy() for name in layer.names if _counts(name)}
+        yield _Heads(*key, len(layer.queries), values, layer.parameters)
 
 
-def _of_history(history: History) -> Iterator[_Heads]:
+def _of_history(history: History, calls: Mapping[tuple[str, str], Call] | None = None) -> Iterator[_Heads]:
     if not history.steps:
         return
     names = [name for name in history.statistics if _counts(name)]
-    for place, layer in enumerate(history.layers):
-        own = history.heads_of(place)
-        values = {name: history.of_statistic(name)[-1, own].double().numpy() for name in names}
-        yield _Heads(layer.name, layer.kind, layer.heads, values, history.parameters)
+    for index, layer in enumerate(history.layers):
+        heads = history.heads_of(index)
+        values = {name: history.of_statistic(name)[-1, heads].double().numpy() for name in names}
+        call = (calls or {}).get((layer.name, layer.kind))
+        yield _Heads(layer.name, layer.kind, layer.heads, values, history.parameters, call)
 
 
 def _counts(name: str) -> bool:
@@ -144,6 +143,7 @@ def _pairs(a: Sequence[_Heads], b: Sequence[_Heads]) -> list[tuple[_Heads, _Head
     """The layers of both, once they can be compared."""
     if not a or not b:
         raise RecordError(f"what is compared must have at least one layer, got {len(a)} and {len(b)}")
+    # Names are not compared: two models of one shape may call their layers differently.
     shapes = [[(layer.kind, layer.count) for layer in layers] for layers in (a, b)]
     if shapes[0] != shapes[1]:
         words = [", ".join(f"{kind} {heads}" for kind, heads in shape[:8]) for shape in shapes]
@@ -176,6 +176,7 @@ def _matched(a: _Heads, b: _Heads) -> Iterator[tuple[Any, ...]]:
     for head, other in zip(*assign(distances + ties), strict=True):
         change = {name: abs(a.statistics[name][head] - b.statistics[name][other]) for name in names}
         most = max(change, key=lambda name: change[name], default="")
+        # With vectors alone there is a distance, and no statistic that would say what it is.
         before = after = np.nan
         if most:
             before, after = float(a.statistics[most][head]), float(b.statistics[most][other])
@@ -217,6 +218,7 @@ def hellinger(a: Call, b: Call) -> NDArray[np.float64]:
         for start in range(0, queries, step):
             window = slice(start, min(start + step, queries))
             roots = [_roots(call, row, window) for call in (a, b)]
+            # A query that attends nothing in one of them has no weights to compare.
             valid = [(root.square().sum(-1) > 0).double() for root in roots]
             affinity += (roots[0].flatten(1) @ roots[1].flatten(1).T).double()
             rows += valid[0] @ valid[1].T
@@ -226,6 +228,7 @@ def hellinger(a: Call, b: Call) -> NDArray[np.float64]:
 
 def _roots(call: Call, batch: int, rows: slice) -> Tensor:
     """`(heads, rows, keys)`, float64: the roots of the weights of some rows."""
+    # Roots in float64: in float32 the distance of equal heads would be 0.001 and not 0.
     weights = [call.weights(head, rows, batch=batch).detach().cpu() for head in range(call.sizes.heads)]
     return torch.stack(weights).double().sqrt()
 

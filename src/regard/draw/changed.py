@@ -35,8 +35,8 @@ def changed(compared: Any, *, title: str | None = None) -> Figure:
     if any(name not in columns for name in NEEDED) or not len(compared):
         raise RecordError(f"what is drawn must be a table of compare, with the columns {', '.join(NEEDED)}")
     # The table is sorted by distance; layers come in the order of their names' numbers, as models count them.
-    found = {(row.layer, row.kind): None for row in compared.sort_values("head").itertuples()}
-    layers = sorted(found, key=lambda key: ([_part(part) for part in key[0].split(".")], key[1]))
+    keys = {(row.layer, row.kind): None for row in compared.sort_values("head").itertuples()}
+    layers = sorted(keys, key=lambda key: ([_part(part) for part in key[0].split(".")], key[1]))
     names = short_names([name for name, _ in layers], [kind for _, kind in layers])
     heads = int(compared["head"].max()) + 1
     values = np.full((len(layers), heads), np.nan)
@@ -59,9 +59,9 @@ def changed(compared: Any, *, title: str | None = None) -> Figure:
         # White on the dark half of the scale.
         if norm(row.distance) > 0.5:
             ink = "white"
-        place = layers.index((row.layer, row.kind))
+        line = layers.index((row.layer, row.kind))
         look = {"ha": "center", "va": "center", "color": ink, "fontproperties": style.font(style.TINY)}
-        axes.text(row.head, place, str(row.other), **look)
+        axes.text(row.head, line, str(row.other), **look)
     style.level(figure, left + width / 2, top + len(layers) * CELL + 0.26, "head")
     ticks = colors.ticks("linear", limit)
     colors.bar(figure, picture, left + width + GAP, top, height, BAR, ticks)

@@ -32,6 +32,7 @@ def batch_record(
     with undisturbed(model) as device:
         # The batch was put together before Trainer moved the model.
         moved = {name: x.to(device) if isinstance(x, Tensor) else x for name, x in inputs.items()}
+        # `None` and not 0: a map of no cells would be an error.
         with watch(model, layers=layers, statistics=statistics, map=cells or None) as record:
             model(**moved)
     return record

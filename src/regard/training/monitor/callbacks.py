@@ -39,6 +39,7 @@ class _Listener:
         self.monitor.step(model, state.global_step)
 
     def on_step_end(self, _state: Any, _model: nn.Module) -> None:
+        # Here, and not with the next step: an evaluation or a checkpoint may come in between.
         self.monitor.finish()
 
     def on_train_end(self, _state: Any, _model: nn.Module) -> None:
@@ -81,6 +82,7 @@ def lightning_callback(monitor: Steps) -> Any:
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
             monitor.close()
 
+        # Lightning catches what a user interrupts, and `close` would take half a step for a whole one.
         def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
             monitor.abandon()
 

@@ -43,6 +43,7 @@ class MonitorCallback:
 
     def on_step_end(self, state: Any, model: nn.Module) -> None:
         """Look if it is time."""
+        # Before a checkpoint is written, which has the history with this step.
         self.monitor.finish()
         if self.monitor.inputs is not None and state.global_step in self.steps:
             self._look(state.global_step, model)

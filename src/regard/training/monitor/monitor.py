@@ -120,6 +120,7 @@ class Monitor:
             if self.inputs is not None:
                 self.statistics = OF_BATCH
         wanted(self.recorded)
+        # What is hooked while a look is open; closing it leaves the model as it was.
         self._look = ExitStack()
         self._open: tuple[int, nn.Module, Numbers] | None = None
         self._steps = self._looks = 0
@@ -196,6 +197,7 @@ class Monitor:
                 f"{type(model).__name__} must be run with gradients, and not through torch.compile, between two "
                 f"steps of its monitor, and was not from step {step} to the next"
             )
+        # Processes exchange tensors where the model is: NCCL takes none from the CPU.
         device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
         self.take(numbers.reduced(device).history(step, self._names))
 
@@ -209,6 +211,7 @@ class Monitor:
         try:
             self.finish()
         finally:
+            # The other processes opened nothing.
             if _is_first():
                 for writer in self.writers:
                     writer.close()
@@ -239,6 +242,7 @@ class Monitor:
         record = batch_record(
             model, self.inputs, statistics=self.recorded, cells=self.cells, layers=self.layers
         )
+        # Maps come from the record, and the numbers that alarms are about from the same sums as those of passes.
         numbers = Numbers()
         numbers.add(record)
         history, maps = numbers.history(step, self._names), History.of(step, record, picture=picture)
@@ -287,6 +291,7 @@ class Monitor:
         self.history = self.history.merge(seen)
         alarms = [alarm for rule in self.rules for alarm in rule.alarms(seen)]
         fresh = [alarm for alarm in alarms if _identity(alarm) not in self._active]
+        # Only what is broken now: a head that recovers and breaks the rule again raises another alarm.
         self._active = {_identity(alarm) for alarm in alarms}
         self.alarms += fresh
         # The numbers first: an alarm may end the run.
@@ -294,6 +299,7 @@ class Monitor:
             values = _scalars(seen, alarms)
             for writer in self.writers:
                 writer.scalars(seen.steps[-1], values)
+        # On every process, as all have the same alarms: a function that ends the run must end all of it.
         if callable(self.on_alarm):
             for alarm in fresh:
                 self.on_alarm(alarm)
@@ -350,8 +356,8 @@ def _scalars(seen: History, alarms: list[Alarm]) -> dict[str, float]:
     """The numbers of a look by name, those that are not known left out, and how many heads break each rule."""
     names = short_names([layer.name for layer in seen.layers], [layer.kind for layer in seen.layers])
     scalars: dict[str, float] = {}
-    for place, layer in enumerate(names):
-        block = seen.values[-1, :, seen.heads_of(place)].tolist()
+    for index, layer in enumerate(names):
+        block = seen.values[-1, :, seen.heads_of(index)].tolist()
         for statistic, row in zip(seen.statistics, block, strict=True):
             for head, value in enumerate(row):
                 # NaN is no number: a chart would break, and `nonfinite` says that there was one.

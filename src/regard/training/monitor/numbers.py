@@ -89,10 +89,11 @@ class Numbers:
             start += heads
         return numbers
 
-    def names(self, asked: Iterable[str]) -> tuple[str, ...]:
-        """The statistics of `asked` that are known, in the order of tables, and those that are known of any head."""
+    def names(self, statistics: Iterable[str]) -> tuple[str, ...]:
+        """Those of the statistics that are known, in the order of tables, and what is known of any head."""
         there = set[str]().union(*self.sums.values())
-        wanted = {*asked, "entropy_fraction", "received_share"}
+        # Shares follow from what is always observed.
+        wanted = {*statistics, "entropy_fraction", "received_share"}
         named = [name for name in names_of(self.sums.values()) if name in there]
         return (*(n for n in named if n in wanted or n.startswith("group.")), LARGEST, NONFINITE)
 
@@ -105,12 +106,10 @@ class Numbers:
             columns.append(np.stack([column[name] for name in names]))
         return torch.from_numpy(np.concatenate(columns, 1)).float()[None]
 
-    def history(self, step: int, asked: Iterable[str]) -> History:
+    def history(self, step: int, statistics: Iterable[str]) -> History:
         """A history of one step. Its layers have no sizes: texts of every length went in."""
-        names = self.names(asked)
-        parameters = {
-            name: value for of_layer in self.parameters.values() for name, value in of_layer.items()
-        }
+        names = self.names(statistics)
+        parameters = {name: value for item in self.parameters.values() for name, value in item.items()}
         return History(
             layers=tuple(Layer(*key, len(largest), 0, 0, 0, 0) for key, largest in self.largest.items()),
             statistics=names,

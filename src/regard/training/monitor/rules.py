@@ -80,13 +80,14 @@ class Rule:
         """
         if not history.steps or history.steps[-1] < self.after or self.statistic not in history.statistics:
             return []
+        # The newest look alone: a run that goes on needs no memory of the looks before it.
         values = history.of_statistic(self.statistic)[-1]
         broken = self._broken(values)
         if self.scores_above is not None:
             broken = broken & _strong(history, self.scores_above)
         alarms = []
-        for place, layer in enumerate(history.layers):
-            heads = history.heads_of(place)
+        for index, layer in enumerate(history.layers):
+            heads = history.heads_of(index)
             for head in broken[heads].nonzero().flatten().tolist():
                 value, step = float(values[heads][head]), history.steps[-1]
                 sentence = f"step {step}: {self.name} in {layer.name}, head {head}: {self.describe(value)}"
@@ -117,6 +118,7 @@ class Rule:
 def _strong(history: History, bound: float) -> Tensor:
     """Of each head, whether its largest score is known and above a bound."""
     if "largest_score" not in history.statistics:
+        # Unknown scores are no strong ones: weights that a model made itself raise no false alarm.
         return torch.zeros(history.values.shape[2], dtype=torch.bool)
     return history.of_statistic("largest_score")[-1] > bound
 

@@ -85,6 +85,7 @@ class WandbWriter:
 
     @cached_property
     def _run(self) -> Any:
+        # The run that is going on is the user's: it is written to, and not ended.
         run = self._wandb.run
         if run is None:
             run, self._own = self._wandb.init(**self.settings), True
@@ -123,6 +124,7 @@ class MLflowWriter:
     @cached_property
     def _client(self) -> Any:
         uri = self.uri
+        # MLflow takes a plain path for one relative to its own folder, and a URI for what it says.
         if isinstance(uri, PathLike):
             uri = Path(uri).absolute().as_uri()
         client = self._mlflow.MlflowClient(tracking_uri=uri)
@@ -178,6 +180,7 @@ class ParquetWriter:
             "name": arrow.array(list(values), arrow.string()).dictionary_encode(),
             "value": arrow.array(list(values.values()), arrow.float64()),
         }
+        # Names as numbers into a dictionary: they are the same at every step.
         self._tables.append(arrow.table(columns))
         whole = arrow.concat_tables(self._tables).unify_dictionaries()
         # Anew, as a Parquet file can be read only once its end is there, and a training may be killed.
