@@ -24,21 +24,20 @@ Masses (`first`, `self_mass`, `previous`, `local`, groups) are shares of everyth
 `position`, `distance` and `spread` are means over tokens. The entropy counts a learned sink as one more key, so its
 bound is then ln(n + 1).
 
-`rg.statistics.first(count)`, `local(radius)`, `group(name, keys)` and `matching(name, query_ids, key_ids)` set what has a
-parameter; `record.heads` has the mean of each row statistic over the queries that may attend something, and the shares at
-the end of this page.
+`rg.statistics.first(count)`, `local(radius)`, `group(name, keys)` and `matching(name, query_ids, key_ids)` set what
+has a parameter; `record.heads` has the mean of each row statistic over the queries that may attend something, and the
+shares at the end of this page.
 
-`matching` is the mass on the keys that have the query's own id, `query_ids[q] == key_ids[k]`, where low ≤ k − q ≤ high if
-these are given; it comes back among the groups. With token ids on both sides and `high=-1` it is what goes to earlier
-copies of the query's token; with the ids of the tokens before the keys, to what followed such a copy last time (induction);
-with a number for each pair of brackets, to the other one. Ids go by absolute position, so those of a whole text serve every
-step of its generation; a negative id matches nothing. Where a watch does not know the place of the queries among the keys,
-it leaves the matches out.
+`matching` is the mass on the keys that have the query's own id, `query_ids[q] == key_ids[k]`, where low ≤ k − q ≤
+high if these are given; it comes back among the groups. With token ids on both sides and `high=-1` it is what goes to
+earlier copies of the query's token; with the ids of the tokens before the keys, to what followed such a copy last
+time (induction); with a number for each pair of brackets, to the other one. Ids go by absolute position, so those of
+a whole text serve every step of its generation; a negative id matches nothing. Where a watch does not know the place
+of the queries among the keys, it leaves the matches out.
 
 Gradients: output, lse, entropy, effective_keys, sum_squares, sink and the linear statistics (distance, position,
-spread, the masses, groups, matches) are differentiable (a tensor that a
-`score_mod` captures gets no gradient from the tiles); max_weight, min_weight, argmax, allowed, received and received_max
-are not.
+spread, the masses, groups, matches) are differentiable (a tensor that a `score_mod` captures gets no gradient from
+the tiles); max_weight, min_weight, argmax, allowed, received and received_max are not.
 
 Precision: statistics are float32 for float32, bfloat16 and float16 inputs, float64 for float64. `spread` is the root of
 a difference of moments: in float32 a row that rests on one key alone may read up to about 0.1 instead of 0.

@@ -30,7 +30,16 @@ def tensors(dtype=torch.float32, grad=False):
 # --- torch's own checks ------------------------------------------------------------------------------------
 
 WANTED = {
-    "all": wanted([*ROWS, *COLUMNS, rg.statistics.group("odd", torch.arange(11) % 2 == 1)], top=2, cell=4),
+    "all": wanted(
+        [
+            *ROWS,
+            *COLUMNS,
+            rg.statistics.group("odd", torch.arange(11) % 2 == 1),
+            rg.statistics.matching("same", torch.arange(11) % 3, torch.arange(11) % 2, high=4),
+        ],
+        top=2,
+        cell=4,
+    ),
     "output": Wanted(),
     "dropout": Wanted(dropout=0.3, seed=5),
     "entropy": wanted(["entropy"], output=False),
