@@ -84,21 +84,33 @@ static inline void exponentiate(int want, float* scores, int64_t count, const Ru
 enum Least { NO_LEAST, LEAST_OF_ALL, LEAST_OF_ALLOWED };
 
 // The largest score of each lane in a tile, and where WHERE the first row that has it; `least` gets the smallest one that
-// is allowed. Each is a chain of its own, so that the smallest costs little beside the largest.
+// is allowed.
 template <bool WHERE, Least SMALL>
 static inline void extremes_of(const float* scores, const Runs& runs, const uint64_t* bits, float* top, float* where, float* least) {
-  for (int c = 0; c < PANEL_VECTORS; c++) {
-    vf largest = splat(-INF), smallest = SMALL == NO_LEAST ? (vf){} : load(least + c * LANES), place = {};
-    for (int64_t j = runs.from[c]; j < runs.to[c]; j++) {
-      vf score = load(scores + j * PANEL + c * LANES);
-      if (WHERE) place = select(score > largest, splat((float)j), place);
-      largest = maximum(largest, score);
-      if (SMALL == LEAST_OF_ALL) smallest = minimum(score, smallest);
-      if (SMALL == LEAST_OF_ALLOWED) smallest = minimum(keep(bits[j] >> (c * LANES), score, splat(INF)), smallest);
+  vf largest[PANEL_VECTORS], place[PANEL_VECTORS], smallest[PANEL_VECTORS];
+  auto see = [&](int64_t j, int c) __attribute__((always_inline)) {
+    vf score = load(scores + j * PANEL + c * LANES);
+    if (WHERE) place[c] = select(score > largest[c], splat((float)j), place[c]);
+    largest[c] = maximum(largest[c], score);
+    if (SMALL == LEAST_OF_ALL) smallest[c] = minimum(score, smallest[c]);
+    if (SMALL == LEAST_OF_ALLOWED) smallest[c] = minimum(keep(bits[j] >> (c * LANES), score, splat(INF)), smallest[c]);
+  };
+  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+    largest[c] = splat(-INF);
+    place[c] = (vf){};
+    smallest[c] = SMALL == NO_LEAST ? (vf){} : load(least + c * LANES);
+  }
+  if (runs.full())  // side by side, as each maximum waits for the one before it
+    for (int64_t j = runs.run[0].begin; j < runs.run[0].end; j++) {
+      REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) see(j, c);
     }
-    store(top + c * LANES, largest);
-    if (WHERE) store(where + c * LANES, place);
-    if (SMALL != NO_LEAST) store(least + c * LANES, smallest);
+  else
+    REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++)
+      for (int64_t j = runs.from[c]; j < runs.to[c]; j++) see(j, c);
+  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+    store(top + c * LANES, largest[c]);
+    if (WHERE) store(where + c * LANES, place[c]);
+    if (SMALL != NO_LEAST) store(least + c * LANES, smallest[c]);
   }
 }
 

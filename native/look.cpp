@@ -22,7 +22,7 @@ void read_row(const RegardWant& want, const RegardState& state, const RegardLook
     put(look.effective_keys, at, empty ? 0.0 : std::exp(entropy));
   }
   if (state.r) put(look.sum_squares, at, state.r[at] / (total * total));
-  put(look.max_weight, at, empty ? 0.0 : std::exp(m - m) / total);  // NaN where m is no number
+  put(look.max_weight, at, empty ? 0.0 : (1.0 + (m - m)) / total);  // e^0, and NaN where m is no number
   if (state.least) put(look.min_weight, at, empty ? 0.0 : std::exp(state.least[at] - m) / total);
   if (look.argmax) look.argmax[at] = l != l ? -1 : state.top_keys[at * want.top];
   for (int64_t i = 0; i < want.columns; i++)

@@ -182,7 +182,7 @@ def test_only_what_needs_a_gradient_gets_one():
     observation = rg.observe(query, key, value, mask=rg.causal())
     (grad,) = torch.autograd.grad(observation.output.sum() + observation.entropy.sum(), key)
     assert grad.shape == key.shape
-    for name in ("argmax", "allowed", "max_weight", "received", "received_max"):
+    for name in ("argmax", "allowed", "max_weight", "min_weight", "received", "received_max"):
         assert not getattr(observation, name).requires_grad
     with torch.no_grad():
         assert not rg.observe(query, key, value).output.requires_grad

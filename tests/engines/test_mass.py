@@ -95,6 +95,7 @@ def test_a_query_whose_every_score_is_minus_infinity_is_empty(runner: Runner, ke
                     "output",
                     "entropy",
                     "max_weight",
+                    "min_weight",
                     "effective_keys",
                     "sum_squares",
                     "position",
@@ -132,7 +133,7 @@ def test_a_broken_score_breaks_its_own_row_alone(runner: Runner, bad):
                 with runner.running():
                     results.append(rg.observe(tensor, key, value, top=2, engine=runner.engine))
             clean, seen = results
-            for name in ("lse", "entropy", "max_weight", "output", "sum_squares", "position"):
+            for name in ("lse", "entropy", "max_weight", "min_weight", "output", "sum_squares", "position"):
                 a, b = getattr(clean, name).clone(), getattr(seen, name).clone()
                 assert b[0, 1, 2].isnan().all(), name
                 a[0, 1, 2] = b[0, 1, 2] = 0

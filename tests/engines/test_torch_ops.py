@@ -31,7 +31,15 @@ def tensors(dtype=torch.float32, grad=False):
 
 WANTED = {
     "all": wanted(
-        [*ROWS, *COLUMNS, *OFFSETS, rg.statistics.group("odd", torch.arange(11) % 2 == 1)], top=2, cell=4
+        [
+            *ROWS,
+            *COLUMNS,
+            *OFFSETS,
+            rg.statistics.group("odd", torch.arange(11) % 2 == 1),
+            rg.statistics.matching("same", torch.arange(11) % 3, torch.arange(11) % 2, high=4),
+        ],
+        top=2,
+        cell=4,
     ),
     "output": Wanted(),
     "dropout": Wanted(dropout=0.3, seed=5),

@@ -69,6 +69,7 @@ def call_of(
         lse=scores.masked_fill(~mask, -torch.inf).logsumexp(-1),
         entropy=entropy,
         max_weight=w.amax(-1),
+        min_weight=torch.where(valid, w.where(mask, torch.inf).amin(-1), 0.0),
         argmax=torch.where(valid, w.argmax(-1), -1),
         effective_keys=torch.where(valid, entropy.exp(), 0.0),
         sum_squares=w.square().sum(-1),

@@ -223,6 +223,17 @@ def test_uniform_attention_is_known_in_closed_form():
             lambda: rg.statistics.group("a", [0.5], size=7),
             r"a key of the group must be a whole number, got 0.5",
         ),
+        (
+            lambda: rg.statistics.matching("a", [0.5], [1]),
+            r"query_ids must be whole numbers, got torch.float32",
+        ),
+        (lambda: rg.statistics.matching("a", [1], ["x"]), r"key_ids must be whole numbers, got list"),
+        (
+            lambda: rg.statistics.matching("a", [1], [1], low=0, high=-1),
+            r"low must be at most high, got 0 and -1",
+        ),
+        (lambda: rg.statistics.matching("a", [1], [1], low=0.5), r"low must be a whole number, got 0.5"),
+        (lambda: rg.statistics.matching(7, [1], [1]), r"name must be .* got 7"),
     ],
 )
 def test_what_cannot_be_asked_for(call, message):

@@ -46,6 +46,7 @@ def assert_shows(call: Call, weights: Tensor, offset: int = 0) -> None:
     want = {
         "entropy": -torch.special.xlogy(exact, exact).sum(-1),
         "max_weight": exact.amax(-1),
+        "min_weight": torch.where(valid, exact.where(exact != 0, torch.inf).amin(-1), 0.0),
         "received": exact.sum(2),
         "received_max": exact.amax(2),
         "position": (exact * k).sum(-1),

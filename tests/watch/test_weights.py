@@ -204,6 +204,7 @@ def test_leading_columns_that_are_cut_off_leave_rows_below_1(dropout: float) -> 
     torch.testing.assert_close(call.row_sum, w.sum(-1))
     torch.testing.assert_close(call.received, w.sum(2))
     torch.testing.assert_close(call.max_weight, w.amax(-1))
+    torch.testing.assert_close(call.min_weight, w.amin(-1))
 
 
 def test_columns_cut_off_that_are_no_sink_have_no_place() -> None:

@@ -56,6 +56,7 @@ def statistics(
         "lse": torch.where(valid, lse, -torch.inf),
         "entropy": -torch.special.xlogy(joint, joint).sum(3),
         "max_weight": w.amax(3),
+        "min_weight": torch.where(valid, w.where(allowed, torch.inf).amin(3), 0),
         "sum_squares": (joint * joint).sum(3),
         "distance": (tokens * (q - k).abs()).sum(3),
         "position": (tokens * k).sum(3),

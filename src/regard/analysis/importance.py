@@ -128,11 +128,9 @@ class Texts:
         for arguments in self.given:
             value = self.loss(model(**arguments), arguments)
             if not isinstance(value, Tensor) or value.ndim > 1 or not value.is_floating_point():
-                got = (
-                    f"{value.dtype} {tuple(value.shape)}"
-                    if isinstance(value, Tensor)
-                    else type(value).__name__
-                )
+                got = type(value).__name__
+                if isinstance(value, Tensor):
+                    got = f"{value.dtype} {tuple(value.shape)}"
                 raise ArgumentError(f"loss must give a floating tensor (rows,) or one number, got {got}")
             yield value.reshape(-1)
 
