@@ -249,7 +249,7 @@ TABLE: dict[str, dict[str, Valid]] = {
         "predicted": Valid({"mechanism": "exact", "tokens": 5, "setting": None}),
         "compare": Valid({
             "a": rg.nn.MultiHeadAttention(8, 2), "b": rg.nn.MultiHeadAttention(8, 2),
-            "inputs": {"query": torch.ones(1, 5, 8)}}),
+            "inputs": {"x": torch.ones(1, 5, 8)}}),
         "softmax_by_width": Valid({"dims": [4], "keys": 5, "seed": 1}),
         "softmax_gradient": Valid({"weights": torch.ones(3) / 3}),
     },
@@ -301,12 +301,15 @@ LEFT_OUT = {
         ("Cosine", "Dot", "Elu", "ScaledDot", "Features", "HeadPositions", "Score", "LinearState"), "no argument"
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
-    "regard.analysis": {"hellinger": "of two records", "roles": "of a history"}
-    | dict.fromkeys(("Cost", "Exponent", "Softmax"), "a result")
-    | {"flow": "a package"},
+    "regard.analysis": {"hellinger": "of two records", "roles": "of a history", "flow": "a package"}
+    | dict.fromkeys(("Cost", "Exponent", "Softmax", "Redundancy", "SparseHead", "SparsePlan"), "a result")
+    | dict.fromkeys(("beyond", "distance_profile", "spans"), "of a record")
+    | dict.fromkeys(("distances", "eviction", "redundancy", "sparsify"), "of a record with vectors")
+    | dict.fromkeys(("importance", "mean_outputs"), "of a model and its texts"),
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")
     | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
-    | {"changed": "of a table", "rollout": "of a record"},
+    | {"changed": "of a table", "rollout": "of a record", "sparse_plan": "of a plan"}
+    | dict.fromkeys(("eviction", "redundancy"), "of a record with vectors"),
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history") | {"profile": "of a profile"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}
     | dict.fromkeys(("MLflowWriter", "ParquetWriter", "TensorBoardWriter", "WandbWriter", "Writer"), "a client"),

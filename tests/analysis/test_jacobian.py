@@ -106,7 +106,7 @@ def test_means_of_diagonals():
 
 def test_errors_say_what_must_hold():
     gru = nn.GRU(3, 5, batch_first=True)
-    with pytest.raises(ShapeError, match=r"one text, \(tokens, width\), no axis empty, got \(2, 7, 3\)"):
+    with pytest.raises(ShapeError, match=r"one text, \(tokens, embed_dim\), no axis empty, got \(2, 7, 3\)"):
         jacobian_norms(gru, torch.randn(2, 7, 3))
     with pytest.raises(ArgumentError, match=r"real numbers, got torch.int64: give the embeddings"):
         jacobian_norms(gru, torch.ones(7, 3, dtype=torch.int64))
