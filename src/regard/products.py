@@ -145,6 +145,7 @@ def means_of(
     """
     exact = statistics_dtype(query.dtype)
     sizes = sizes_of(query, key)
+    # The products must be as precise as statistics, and a model may be in half precision.
     query, key, given = (tensor.detach().to(exact) for tensor in (query, key, given))
     # A value belongs to a head of keys: what differs between the heads that share one needs keys of its own.
     if given.stride(1) == 0:
@@ -165,6 +166,7 @@ def with_sink(state: State, spec: Spec) -> State:
     """The state with the spec's learned sink as one more key."""
     if spec.sink_logit is None:
         return state
+    # A sink is one more key, merged as a state like any other, so that engines need not count it.
     return merge(state, sink_state(state, spec.sink_logit))
 
 

@@ -65,4 +65,5 @@ def mean_outputs(model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> dict
         for arguments in given:
             assert isinstance(arguments, Mapping)
             model(**arguments)
+    # A layer that saw nothing but padding has the mean 0 and not NaN.
     return {name: (total / max(counts[name], 1.0)).float() for name, total in sums.items()}

@@ -84,6 +84,7 @@ def importance(
             means = None
             if method == "mean":
                 means = mean_outputs(model, texts.given)
+            # The same texts with and without the head: differences between texts cancel, and the interval is narrow.
             before = texts.losses(model)
             samples = {head: texts.losses(model, without(model, [head], means)) - before for head in heads}
     rows = [
@@ -121,6 +122,7 @@ class Texts:
 
     def halves(self) -> tuple[Texts, Texts]:
         """Every second batch, and the others."""
+        # Alternating, as texts are often sorted by source or by length.
         return Texts(self.given[::2], self.loss), Texts(self.given[1::2], self.loss)
 
     def each(self, model: nn.Module) -> Iterator[Tensor]:
@@ -200,6 +202,7 @@ def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
             names, leaves = list(gates), list(gates.values())
             grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True)
             for (layer, kind), leaf, grad in zip(names, leaves, grads, strict=True):
+                # No gradient at all is that of a head on which the loss does not depend.
                 rows = torch.zeros_like(leaf) if grad is None else grad
                 # One number for all rows: the batch is one text, with one gate.
                 if len(losses) != len(rows):
@@ -207,6 +210,7 @@ def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
                 for head, column in enumerate(rows.detach().double().cpu().abs().unbind(1)):
                     own: Any = kind
                     found.setdefault(Head(layer, own, head), []).append(column)
+            # The next batch has other texts, perhaps another number of them, and needs new gates.
             gates.clear()
     return {head: torch.cat(columns) for head, columns in found.items()}
 
@@ -215,6 +219,7 @@ def _interval(sample: Tensor, confidence: float) -> dict[str, float]:
     """The mean of a sample and Student's t interval of it."""
     special = require("scipy.special", extra="analysis")
     mean, count = float(sample.mean()), len(sample)
+    # A single text has no variance, so an interval would claim what nobody knows.
     if count < 2:
         return {"importance": mean, "low": np.nan, "high": np.nan}
     margin = special.stdtrit(count - 1, 0.5 + confidence / 2) * float(sample.std()) / count**0.5

@@ -55,6 +55,7 @@ def distance_profile(call: Call) -> tuple[Tensor, Tensor]:
             f"{call.layer}: a distance profile needs by_offset, which was not kept: watch with statistics that name it"
         )
     mass = call.by_offset.double().sum(0)
+    # A head of empty rows alone has no mass: its shares are 0 and not NaN.
     total = mass.sum(-1, keepdim=True)
     return offsets(call.sizes.queries, call.sizes.keys, call.offset), mass / torch.where(
         total > 0, total, 1.0
@@ -142,6 +143,7 @@ def _halves(call: Call, inside: Tensor) -> dict[str, NDArray[np.float64]]:
         if name == "entropy":
             name = "entropy_fraction"
             if values is not None and call.allowed is not None:
+                # With a single key the largest entropy is 0, and a fraction of it is not defined.
                 counted = valid & (call.allowed > 1)
                 values = values.double() / call.allowed.clamp(min=2).log()
             else:
@@ -155,6 +157,7 @@ def _halves(call: Call, inside: Tensor) -> dict[str, NDArray[np.float64]]:
 
 def _mean(values: Tensor, counted: Tensor) -> NDArray[np.float64]:
     number = counted.sum((0, 2))
+    # Selected and not multiplied: NaN · 0 of a query that does not count would be NaN.
     total = torch.where(counted, values.double(), 0.0).sum((0, 2))
     mean: NDArray[np.float64] = torch.where(number > 0, total / number.clamp(min=1), torch.nan).numpy()
     return mean

@@ -101,6 +101,7 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
     def saved(self) -> float:
         """Share of all pairs that need not be computed: the time of attention saved, where it goes by pairs."""
         every = sum(one.all_pairs for one in self.chosen)
+        # Without any pair there is nothing to take a share of, and nothing is saved.
         if not every:
             return 0.0
         return 1 - sum(one.pairs for one in self.chosen) / every
@@ -153,6 +154,7 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             if mask is None:
                 continue
             if causal is not None:
+                # FlexAttention takes one mask, and does not add what the model itself blocks.
                 mask = And((causal, mask))
             found[one.layer, one.head] = mask.block_mask(1, 1, queries, keys, device=device)
         return found
@@ -183,6 +185,7 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             )
         except FileNotFoundError:
             raise RecordError(f"{path}: there is no such file") from None
+        # It names the file already; as it is a RegardError, the clause below would wrap it once more.
         except RecordError:
             raise
         except (RegardError, KeyError, TypeError, ValueError) as fault:
@@ -235,11 +238,13 @@ def _unpacked(body: Mapping[str, Any]) -> SparseHead:
 
 def _text(tensor: Tensor) -> dict[str, Any]:
     array = tensor.detach().cpu().contiguous().numpy()
+    # Bytes and not lists of numbers, which would take several times the room in JSON.
     content = base64.b64encode(array.tobytes()).decode("ascii")
     return {"dtype": str(array.dtype), "shape": list(array.shape), "bytes": content}
 
 
 def _tensor(body: Mapping[str, Any]) -> Tensor:
+    # The file may be altered, and numpy reads many more type names than masks have.
     if body["dtype"] not in DTYPES:
         raise ValueError(f"a tensor of a mask must be one of {', '.join(DTYPES)}, got {body['dtype']!r:.60}")
     # numpy's view of bytes cannot be written to, which torch warns of: hence the copy.

@@ -97,6 +97,7 @@ def survey(
             resume=resume,
             progress=lambda done: bar.update(task, completed=done),
         )
+    # All processes have the same profile here, and two that write one file would race.
     if not main:
         return
     name = reader.name
@@ -112,6 +113,7 @@ def survey(
             table.to_parquet(unfinished, index=False)
         console.print(f"The table: {parquet}", highlight=False)
     if report is not None:
+        # Imported here, as without a report nothing needs to draw.
         from regard.page import profile as page
 
         write(report, page(seen, title=f"{name}: {given.path.name}"), "report")
@@ -199,6 +201,7 @@ def _cell(numbers: dict[str, float] | None, *, margin: bool) -> str:
     if numbers is None:
         return "–"
     half = numbers["high"] - numbers["mean"]
+    # NaN is unequal to itself: fewer than two texts have no interval.
     if not margin or half != half:
         return f"{numbers['mean']:.2f}"
     return f"{numbers['mean']:.2f} ±{half:.2f}"

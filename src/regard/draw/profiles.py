@@ -43,6 +43,7 @@ def histograms(profile: Profile, statistic: str = "entropy_fraction", *, title: 
     edges = [_plain(edge) for edge in HISTOGRAMS[statistic]()]
     shares = {key: _shares(count.double()) for key, count in counts.items()}
     most = len(edges) - 1
+    # The bins go beyond any text: those that no head uses would leave most of a panel blank.
     if statistic == "distance":
         most = _used(list(shares.values()))
     if title is None:
@@ -118,6 +119,7 @@ def _rows(
     rows: dict[Key, Numbers], numbers: list[float], across: str, name: str, said: tuple[str, str]
 ) -> Figure:
     """A panel for each layer with a row of color for each head."""
+    # One color scale, so that heads of different layers can be compared.
     largest = max(float(values.max(initial=0.0)) for values in rows.values()) or 1.0
     titles = [(layer, "") for layer in _names(list(rows))]
     figure, grid, width = panels(
@@ -137,6 +139,7 @@ def _rows(
 
 def _shares(values: Tensor) -> Numbers:
     """`(heads, bins)`: the parts of each head's sum; 0 for a head without any."""
+    # Smaller than any sum of weights: it matters only to heads without any, which would be 0 / 0.
     return (values / values.sum(-1, keepdim=True).clamp(min=1e-300)).nan_to_num().numpy()
 
 

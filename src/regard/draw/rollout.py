@@ -73,6 +73,7 @@ def rollout(
     if corrected:
         bar = "share, as a multiple of that of equal weights"
     bar += colors.SUFFIX.get(scale, "")
+    # One color scale for both texts, as their shares add up to 1 together.
     largest = max(float(table.max()) for _, table, _ in panels) or 1.0
     norm = colors.norm(scale, largest)
     sizes = [_size(table) for _, table, _ in panels]
@@ -137,6 +138,7 @@ def _panel(axes: Axes, table: Numbers, norm: object, tall: float) -> object:
     cells = table
     if tokens > MOST_CELLS:
         starts = np.linspace(0, tokens, MOST_CELLS, endpoint=False).astype(int)
+        # The largest and not the mean, so that one strong token stays visible among many weak ones.
         cells = np.maximum.reduceat(table, starts, axis=1)
     extent = (-0.5, tokens - 0.5, -0.5, layers - 0.5)
     image = colors.image(axes, cells[::-1], extent, norm)

@@ -156,6 +156,7 @@ def _table(profile: Profile, confidence: float) -> str:
     lines = []
     names = short_names([name for name, _ in profile.layers], [kind for _, kind in profile.layers])
     short = dict(zip(profile.layers, names, strict=True))
+    # A dictionary, as a pandas index is slow to ask for every single cell.
     rows = intervals.set_index(["layer", "kind", "head", "statistic"])[["mean", "low", "high"]].to_dict(
         "index"
     )

@@ -80,6 +80,7 @@ def _table(
     keys: dict[tuple[str, str], Tensor] | None = None,
 ) -> DataFrame:
     """Rows of bins, up to the last one that any head uses; by side, where there are sides."""
+    # NaN counts as mass: a bin whose value is unknown must not be cut off.
     used = torch.stack([v.nan_to_num(1.0).sum(0) != 0 for each in found.values() for v in each.values()])
     most = int(used.any(0).int().mul(torch.arange(1, used.shape[1] + 1)).max())
     lows, highs = np.array(edges[:most]), np.array(edges[1 : most + 1])

@@ -83,6 +83,7 @@ class Layer:
             raise RecordError(
                 f"{name}: what merges must agree in parameters, got {self.parameters} and {other.parameters}"
             )
+        # Sorted, as the order of merging must not show.
         names = tuple(sorted({*self.names, *other.names}))
         one, two = self._spread(names), other._spread(names)
         return Layer(
@@ -115,11 +116,13 @@ class Layer:
             return None
         rows = floats(self.pieces["map_rows"], SHORT)[..., None]
         mass = floats(self.pieces["map"], SHORT)
+        # The clamp is the smallest number that these sums can hold: it changes no row but an empty one.
         return torch.where(rows > 0, mass / rows.clamp(min=2.0 ** SHORT[-1]), 0.0)
 
     def _spread(self, names: tuple[str, ...]) -> dict[str, Tensor]:
         """The sums with zeros for the statistics that this has not."""
         fields = {name: getattr(self, name) for name in ("totals", "counts", "means", "squares", "texts")}
+        # The common case, in which all records have the same statistics, copies nothing.
         if names == self.names:
             return fields
         places = torch.tensor([names.index(name) for name in self.names], dtype=torch.int64)
@@ -138,6 +141,7 @@ class Layer:
 def _of_texts(texts: Texts, call: Call, place: int) -> Layer:
     """Sums over texts."""
     counted = texts.counts > 0
+    # A text without a valid query has no mean: it adds 0 here, and is not counted either.
     means = torch.where(counted, texts.totals / texts.counts.clamp(min=1), 0.0)
     return Layer(
         queries=torch.zeros(call.sizes.heads, dtype=torch.int64),

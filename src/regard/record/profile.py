@@ -59,6 +59,7 @@ class Profile:
         for call in record:
             calls.setdefault((call.layer, call.kind), []).append(call)
         layers = {key: Layer.of(several, place) for place, (key, several) in enumerate(calls.items())}
+        # The largest, as a model may pass only some rows of a batch through a layer.
         texts = max((call.sizes.batch for call in record), default=0)
         return self.merge(Profile(layers, 1, texts))
 
@@ -126,6 +127,7 @@ class Profile:
                 count = layer.texts[place].numpy()
                 mean = floats(layer.means[place]).numpy() / np.maximum(count, 1)
                 variance = variances(layer.means[place], layer.squares[place], layer.texts[place])
+                # At least one degree of freedom, for which scipy is defined; `variances` has NaN for a single text.
                 quantile = special.stdtrit(np.maximum(count - 1, 1), 0.5 + confidence / 2)
                 margin = quantile * np.sqrt(variance / np.maximum(count, 1))
                 mean = np.where(count > 0, mean, np.nan)

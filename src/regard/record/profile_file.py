@@ -68,6 +68,7 @@ def write(
         tensors |= {f"{index}.{item}": getattr(layer, item) for item in SUMS}
         tensors |= {f"{index}.pieces.{piece}": tensor for piece, tensor in layer.pieces.items()}
     metadata = {KEY: json.dumps(body | {"layers": entries}, allow_nan=False, sort_keys=True)}
+    # In the order of names and not of insertion, so that equal profiles are equal bytes.
     content = sealing.packed({name: tensors[name] for name in sorted(tensors)}, metadata)
     files.write(path, content, error=RecordError, what="profile")
 
@@ -109,6 +110,7 @@ def read(path: str | PathLike[str]) -> tuple[Layers, Numbers, dict[str, Any]]:
         }
         counts = [value for value in numbers.values() if value is not failures]
         counts += [failure.number for failure in failures]
+        # Not `isinstance`: booleans of JSON are integers in Python.
         if not all(type(count) is int for count in counts):
             raise ValueError("its counts must be integers")
         return layers, numbers, body["notes"]

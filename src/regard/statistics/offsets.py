@@ -44,6 +44,7 @@ def merge(strips: Sequence[Strip]) -> Tensor:
     first = strips[0].sums
     total = first.new_zeros((*first.shape[:-1], max(0, stop - offset + keys - 1)))
     for strip in strips:
+        # Sums begin with the last key of the first query: a strip with fewer keys begins later.
         begin = strip.offset - offset + keys - strip.keys
         total[..., begin : begin + strip.sums.shape[-1]] += strip.sums
     return total

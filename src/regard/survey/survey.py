@@ -115,6 +115,7 @@ def survey(
     elif not isinstance(statistics, str | Choice) and not callable(statistics):
         asked = tuple(listed("statistics", statistics, lambda _, item: item))
     if not callable(asked):
+        # An unknown statistic is an error now, and not a failure of every text.
         wanted(asked)
     for name, function in (("tokenizer", tokenizer), ("progress", progress)):
         if function is not None and not callable(function):
@@ -154,6 +155,7 @@ def survey(
     work.close()
     if not done:
         raise ArgumentError("batches must hold at least one text, got none")
+    # The ledger is complete only when the last process has written its shards.
     processes.wait()
     profile = work.profile
     if ledger is not None:
@@ -170,6 +172,7 @@ def _started(folder: Path, settings: dict[str, Any], resume: bool, processes: Pr
     """The ledger of a survey, which the main process starts."""
     if processes.index == 0:
         ledger = Ledger.start(folder, settings, resume=resume)
+    # The others open the ledger that the main process has started, as two that start it would race.
     processes.wait()
     if processes.index:
         ledger = Ledger.start(folder, settings)
@@ -193,6 +196,7 @@ class _Reader:
             return self._read(batch)
         # Whatever a model, its tokenizer or a hook finds to say about a text.
         except Exception as error:
+            # One text can fail a whole batch: read one by one, the other texts are not lost with it.
             parts = batch.each()
             if len(parts) > 1:
                 profile = Profile()
@@ -252,6 +256,7 @@ class _Work:
         which, self.place = divmod(number, self.shard)
         if number == 0 or (self.place == 0 and self.ledger is not None):
             self._open(which)
+        # By shard and not by batch, so that every file of the ledger has one writer.
         if which % self.processes.count != self.processes.index:
             return
         if self.ledger is not None and self.place < self.written:
@@ -263,6 +268,7 @@ class _Work:
             return
         try:
             profile = self.profile.merge(self.reader.profile(batch, first))
+        # The open shard is saved first, so that a survey that goes on reads no text twice.
         except KeyboardInterrupt:
             self._write()
             raise

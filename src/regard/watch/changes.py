@@ -84,6 +84,7 @@ class Fixed(Output):
         batch, _, _, dim = heads.shape
         values = self.values.to(heads.like.device, heads.like.dtype)
         many = max(heads.numbers) + 1
+        # More heads than needed are no error: a call may concern only some pairs of the change.
         if values.ndim == 2 and values.shape[1] == dim and values.shape[0] >= many:
             return values[list(heads.numbers)][None, :, None].expand(heads.shape)
         if values.shape == (batch, heads.queries, dim):
@@ -172,6 +173,7 @@ class HeadChange:
             mask = other.mask
         elif other.mask is not None:
             mask = mask & other.mask
+        # The smaller count decides, in whichever order the two are applied.
         tops = [top for top in (self.top, other.top) if top is not None]
         return HeadChange(
             mask=mask,
@@ -266,6 +268,7 @@ def groups_at(module: nn.Module, layer: str, heads: int, kind: str) -> tuple[Gro
             raise ArgumentError(f"{layer} must have the head {wrong[0]}, it has {heads} heads, from 0 on")
     groups: dict[tuple[int, ...], list[int]] = {}
     for head in range(heads):
+        # Heads with the same changes are one group, and a group is one fold.
         own = tuple(i for i, part in enumerate(parts) if part.numbers is None or head in part.numbers)
         if own:
             groups.setdefault(own, []).append(head)
@@ -292,6 +295,7 @@ def bias_of_heads(bias: Bias | None, heads: Sequence[int]) -> Bias | None:
         function, numbers = bias.function, torch.tensor(own)
 
         def of_heads_alone(score: Any, batch: Any, head: Any, q: Any, k: Any) -> Any:
+            # The function counts the heads of the call, and the fold only those of the group.
             return function(score, batch, numbers.to(head.device)[head], q, k)
 
         return replace(bias, function=of_heads_alone)
@@ -317,6 +321,7 @@ def _implied(mask: Mask, own: Mask | None, sizes: Sizes, offset: int) -> bool:
     mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)
     if mask.tile(offset, offset + sizes.queries, 0, sizes.keys) is ALL:
         return True
+    # Compared as values and not pair by pair: a miss costs time, but never exactness.
     if isinstance(own, And):
         return mask in own.masks
     return mask == own

@@ -119,6 +119,7 @@ def _of_rows(rows: Sequence[tuple[str, Any, int, Mask | None]]) -> Plan:
     pairs: dict[tuple[Any, Mask], list[Pair]] = {}
     for layer, kind, head, mask in rows:
         if mask is not None:
+            # Heads with equal masks are in one change, so that they go through one fold together.
             pairs.setdefault((kind, mask), []).append((layer, head))
     if not pairs:
         raise ArgumentError("a plan of masks must have a mask for at least one head, got none")

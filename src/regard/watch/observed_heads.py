@@ -19,6 +19,7 @@ def joined_heads(parts: list[Observation], heads: list[list[int]]) -> Observatio
         heads: which heads of the call each group has, in the order in which it has them.
     """
     order = [head for group in heads for head in group]
+    # The inverse permutation: groups are joined one after the other, but heads must be in their first order.
     back = torch.tensor(order).argsort()
     counts = [len(group) for group in heads]
     joined = _joined(parts, counts, back)
@@ -39,6 +40,7 @@ def _joined(parts: list[Any], counts: list[int], back: Tensor) -> Any:
         more = {name: _joined([getattr(p, name) for p in parts], counts, back) for name in ("total", "peak")}
         return replace(first, rows=_joined(rows, counts, back), **more)
     if isinstance(first, dict):
+        # A statistic that some group lacks would have no values for its heads.
         shared = [name for name in first if all(name in part for part in parts)]
         return {name: _joined([part[name] for part in parts], counts, back) for name in shared}
     if is_dataclass(first) and not isinstance(first, type):

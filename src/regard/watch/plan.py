@@ -67,9 +67,11 @@ class Change:
         if self.top is not None:
             values["top"] = whole("top", self.top, 1)
         values["output"] = _output(self.output)
+        # Heads and kind say where and not what: such a change would do nothing, and nobody would notice.
         said = [name for name in FIELDS[2:] if values.get(name) is not None and values[name] is not False]
         if not said:
             raise ArgumentError(f"a change must say at least one of {', '.join(FIELDS[2:])}, got none")
+        # Past the guard of a frozen dataclass, and only after all values have been checked.
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
@@ -181,6 +183,7 @@ class Plan(Sequence[Change]):
         try:
             content = place.read_bytes()
             tensors: dict[str, Tensor] = {}
+            # Safetensors begins with the length of its header, a multiple of 8, so its first byte is never a brace.
             if content.startswith(b"{"):
                 body = sealing.opened(content, FORM)
             else:
@@ -214,6 +217,7 @@ def _output(value: Any) -> Any:
                 raise ArgumentError(
                     f"output[{name!r}] must be a tensor (heads, value_dim), got {shown(tensor)}"
                 )
+        # A copy, as the mapping of the caller may change after the plan is frozen.
         return dict(value)
     raise ArgumentError(
         f'output must be "zero", a floating tensor (heads, value_dim), (batch, queries, value_dim) or (batch, heads, '
@@ -239,6 +243,7 @@ def _encoded(change: Change, tensors: dict[str, Tensor]) -> dict[str, Any]:
     body |= {"mask": None, "output": change.output}
     if change.mask is not None:
         mask, own = serialize_mask(change.mask)
+        # Masks of several changes may name their tensors alike.
         prefix = f"{len(tensors)}."
         tensors.update({prefix + name: tensor.cpu() for name, tensor in own.items()})
         body["mask"] = {"prefix": prefix, "mask": mask}
@@ -252,6 +257,7 @@ def _encoded(change: Change, tensors: dict[str, Tensor]) -> dict[str, Any]:
 
 
 def _decoded(body: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Change:
+    # A missing field is an error and not a default: the file would do something other than what was saved.
     values = {name: body[name] for name in FIELDS}
     mask, output = values["mask"], values["output"]
     if mask is not None:

@@ -60,6 +60,7 @@ def chain_of(record: Record) -> Chain:
     source = _of_source([call for call in calls if call.kind == "self"], crossing)
     chain = Chain(tuple(call for call in calls if id(call) not in source), tuple(_in(calls, source)))
     tokens = chain.source_tokens
+    # Checked before anything is computed: an error of shapes in a step would not name the layer.
     for call in chain.target:
         keys = chain.tokens
         if call.kind == "cross" and tokens is not None:
@@ -79,7 +80,9 @@ def _of_source(calls: Sequence[Call], crossing: Sequence[Call]) -> set[int]:
     """Which self-attention is of the other text: that which shares less of its name with the cross-attention."""
     if not crossing:
         return set()
+    # By identity and not by name, as a layer that is used twice has two calls of the same name.
     shared = {id(call): max(_common(call.layer, other.layer) for other in crossing) for call in calls}
+    # In a decoder, self-attention and cross-attention are in the same block, so their names begin alike.
     if len(set(shared.values())) > 1:
         most = max(shared.values())
         return {id(call) for call in calls if shared[id(call)] < most}

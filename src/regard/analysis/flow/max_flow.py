@@ -77,6 +77,7 @@ def _matrix(call: Call, batch: int, residual: float) -> np.ndarray:
     """Â of one layer and row of the batch in whole numbers of 1 / UNIT."""
     weights = torch.stack([call.weights(head, batch=batch).double() for head in range(call.sizes.heads)])
     identity = torch.eye(weights.shape[1], dtype=torch.float64)
+    # As in rollout, an empty row and that of padding are rows of the identity.
     empty = (weights == 0).all(-1, keepdim=True)
     if call.padded is not None:
         empty = empty | call.padded[batch][:, None]

@@ -76,6 +76,7 @@ class Rollout:
         if self.baseline is None:
             raise RecordError("the rollout has nothing to be compared with: ask for it with corrected=True")
         equal = getattr(self.baseline, name)
+        # The inner `where` avoids 0 / 0: where no path leads, the ratio is 0 and not NaN.
         ratio: Tensor = torch.where(equal > 0, shares / torch.where(equal > 0, equal, 1.0), 0.0)
         return ratio
 
@@ -136,6 +137,7 @@ def rollout(
         tokens = chain.source_tokens
     token = whole("token", token, -tokens, tokens - 1) % tokens
     result = _rolled(chain, token, direction, text, residual)
+    # The same masks and the same rule for empty rows, so that only the weights differ.
     if corrected:
         equal = Chain(tuple(map(uniform, chain.target)), tuple(map(uniform, chain.source)))
         result = replace(result, baseline=_rolled(equal, token, direction, text, residual))
@@ -143,6 +145,7 @@ def rollout(
 
 
 def _rolled(chain: Chain, token: int, direction: str, text: str, residual: float) -> Rollout:
+    # Always float64: a share is a product over all layers, whose rounding errors add up.
     x = torch.zeros(chain.batch, chain.tokens, dtype=torch.float64)
     other = torch.zeros(chain.batch, chain.source_tokens or 0, dtype=torch.float64)
     if text == "target":
@@ -168,22 +171,27 @@ def _rolled(chain: Chain, token: int, direction: str, text: str, residual: float
 def _back(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list[Tensor], list[Tensor]]:
     rows = [x]
     for call in reversed(chain.target):
+        # The second part is what empty queries have: they pass nothing on, and it stays with the token.
         got, own = back(call, x)
         x = residual * x + (1 - residual) * own
+        # The keys of cross-attention are the last states of the source: its share waits there.
         if call.kind == "cross":
             other = other + (1 - residual) * got
         else:
             x = x + (1 - residual) * got
         rows.append(x)
+    # After the whole target, as any of its layers may add to the last states of the source.
     source = [other]
     for call in reversed(chain.source):
         got, own = back(call, other)
         other = residual * other + (1 - residual) * (got + own)
         source.append(other)
+    # Computed from the last layer down, but `shares` counts layers from the input up.
     return rows[::-1], source[::-1]
 
 
 def _forward(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list[Tensor], list[Tensor]]:
+    # The source first: cross-attention reads its last states.
     source = [other]
     for call in chain.source:
         other = residual * other + (1 - residual) * forward(call, other, other)

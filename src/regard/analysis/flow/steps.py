@@ -31,6 +31,7 @@ def back(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
     assert call.query is not None and call.key is not None
     heads, first = call.query.shape[1], 0
     got, stays = x.new_zeros(len(x), call.sizes.keys), torch.zeros_like(x)
+    # The share of padding stays where it is: the model may give such rows weights that mean nothing.
     real = _without_padded(call, x)
     for part in call.spec_parts:
         begin, end = _reach(real[:, first : first + part.queries])
@@ -39,8 +40,10 @@ def back(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
             # Queries that nothing comes from are left out: from one token back, most of the last layer's.
             spec = rows_of(part.spec, begin, end, part.keys)
             fold = FirstFold.of(call.query[:, :, rows], call.key[:, :, : part.keys], spec)
+            # An empty query adds nothing to any key; what it has goes to `stays`, so that no mass is lost.
             given = real[:, None, rows].expand(-1, heads, -1).masked_fill(fold.empty, 0.0)
             sums = fold.sums(given[..., None].to(statistics_dtype(call.query.dtype)))
+            # Heads are added in float64, the type of x, even where the sums of an engine are float32.
             got[:, : part.keys] += sums[..., 0].sum(1, dtype=x.dtype)
             stays[:, rows] += real[:, rows] * fold.empty.sum(1)
         first += part.queries
@@ -81,6 +84,7 @@ def uniform(call: Call) -> Call:
     heads = 1
     if any(_by_head(part) for part in parts):
         heads = call.query.shape[1]
+    # A single dimension is enough for scores that are all 0, and costs least.
     query = torch.zeros_like(call.query[:, :heads, :, :1])
     key = torch.zeros_like(call.key[:, :1, :, :1])
     return replace(call, query=query, key=key, spec=spec, parts=parts)
@@ -91,6 +95,7 @@ def rows_of(spec: Spec, begin: int, end: int, keys: int) -> Spec:
     bias = spec.bias
     if bias is not None:
         window = Window(spec.offset + begin, spec.offset + end, 0, keys, spec.offset)
+        # A bias may be stored by query and is cut; a mask goes by positions, for which the offset is enough.
         bias = bias.part(window)[0]
     return replace(spec, offset=spec.offset + begin, bias=bias)
 
@@ -99,6 +104,7 @@ def _uniform(spec: Spec) -> Spec:
     bias = spec.bias
     if bias is not None:
         bias = _blocking(bias)
+    # Without the learned sink, which would take a part of the equal weights that is not due to the mask.
     return replace(spec, bias=bias, softcap=None, sink_logit=None)
 
 
@@ -132,6 +138,7 @@ def _without_padded(call: Call, x: Tensor) -> Tensor:
 
 def _reach(x: Tensor) -> tuple[int, int]:
     """The first and past the last column that holds anything."""
+    # Over all rows of the batch, as one fold takes the same range of queries for all of them.
     places = x.any(0).nonzero()
     if not len(places):
         return 0, 0

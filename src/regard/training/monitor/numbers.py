@@ -71,6 +71,7 @@ class Numbers:
     def _parts(self) -> Iterator[Tensor]:
         """All numbers in one order: which layers they are about, then of each its sums and its largest scores."""
         names = repr([(key, sorted(summed)) for key, summed in self.sums.items()])
+        # 32 bits are exact in float64: the checksum travels with the sums, in the same exchange.
         yield torch.tensor([float(zlib.crc32(names.encode()))], dtype=torch.float64)
         for key, summed in self.sums.items():
             for name in sorted(summed):

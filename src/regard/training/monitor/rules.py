@@ -110,6 +110,7 @@ class Rule:
 
     def _broken(self, values: Tensor) -> Tensor:
         """Of each head, whether its number lies beyond the threshold."""
+        # NaN compares as false either way: an unknown number breaks no rule.
         if self.above:
             return values > self.threshold
         return values < self.threshold

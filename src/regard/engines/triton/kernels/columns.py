@@ -45,6 +45,7 @@ def fold(sums, keys, query, held, pools, visit, values, FULL: tl.constexpr, T: t
         at, bits = tile_at(i, cuts, masking, FULL, T)
         s, _, allowed, there, place, _, _ = transposed_scores(at, bits, keys, query, visit, values, FULL, T)
         m = tl.load(held[0] + place, mask=there, other=0.0)
+        # Infinity where there is no query, so that its weights are exactly 0.
         rest = tl.load(held[1] + place, mask=there, other=INFINITY)
         weights = tl.exp2((s - m[None, :]) * scoring.log2_scale - rest[None, :])
         if not FULL:
@@ -79,6 +80,7 @@ def transposed_scores(at, bits, keys, query, visit, values, FULL: tl.constexpr, 
     c, r = tl.arange(0, T.block_k), tl.arange(0, T.block_q)
     line = at * T.block_q - call.shift + r
     there = (line >= 0) & (line < call.queries)
+    # Clamped, so that rows outside of the call read valid memory; what they give is masked.
     index = tl.minimum(tl.maximum(line, 0), call.queries - 1)
     q, k = call.offset + index, tile * T.block_k + c
     low, high = index, index

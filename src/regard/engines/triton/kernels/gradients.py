@@ -25,6 +25,7 @@ def query_kernel(query, key, value, upstream, target, call, scoring, masking, li
     WIDTH: tl.constexpr = T.width
     tile, _, lead, place, present, row, cuts = located(call, masking, linear, T)
     block = rows_at(query, row, T.dim, T.width, T)
+    # Triton needs a tile on every path, though without values nobody reads this one.
     output_grad = block * 0.0
     if T.value_width:
         output_grad = rows_at(upstream.output, row, T.value_dim, T.value_width, T)
@@ -87,6 +88,7 @@ def key_kernel(query, key, value, upstream, targets, call, scoring, masking, lin
     """The gradients of key and value: one program per tile of keys and key head of a row of the batch."""
     BLOCK: tl.constexpr = T.block_k
     WIDTH: tl.constexpr = T.width
+    # 16 is the least width that `tl.dot` takes; without values nothing of it is written.
     VALUE: tl.constexpr = T.value_width if T.value_width else 16
     tiles = tl.cdiv(call.keys, BLOCK)
     tile, lane = tl.program_id(0) % tiles, tl.program_id(0) // tiles
@@ -100,6 +102,7 @@ def key_kernel(query, key, value, upstream, targets, call, scoring, masking, lin
         )
     grads = (tl.zeros([BLOCK, WIDTH], tl.float32), tl.zeros([BLOCK, VALUE], tl.float32))
     values = (call, scoring, masking, linear)
+    # One program for all heads that share a key: no two add to the same gradient, so the order is fixed.
     for i in tl.range(T.group):
         visit = (batch, kv * T.group + i, tile)
         grads = along_queries(grads, (keys, tile_values), query, visit, upstream, values, True, T)
@@ -189,6 +192,7 @@ def weight_and_grad(
     w = tl.exp2(x - tl.load(factors + next_))
     g = tl.load(factors + 2 * next_) + through
     if T.entropy:
+        # Bounded from below: a weight of 0 times a logarithm of −inf would be NaN.
         g += tl.load(factors + 3 * next_) * (tl.maximum(x, LEAST) * LN2)
     if T.squares:
         g += tl.load(factors + 4 * next_) * w
@@ -219,5 +223,6 @@ def weight_and_grad(
         factors += next_
     score_grad = w * g * cap_grad
     if not FULL:
+        # Selected and not multiplied, as NaN · 0 is NaN.
         w, score_grad = tl.where(allowed, w, 0.0), tl.where(allowed, score_grad, 0.0)
     return w, score_grad

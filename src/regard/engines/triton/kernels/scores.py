@@ -27,6 +27,7 @@ def tanh(x):
     s = x * x
     series = ((-0.00661575 * s + 0.02131274) * s - 0.05391007) * s + 0.13333118
     near = x + x * s * (series * s - 0.33333332)
+    # Of |x|: where the exponential overflows, the quotient is 0 and the result 1, never NaN.
     far = 1.0 - 2.0 / (1.0 + tl.exp2(tl.abs(x) * (2.0 * LOG2E)))
     return tl.where(tl.abs(x) < 0.55, near, tl.where(x < 0, -far, far))
 
@@ -62,6 +63,7 @@ def load_tile(
     else:
         row = tl.arange(0, BLOCK)
         d = tl.arange(0, WIDTH)
+        # In int64, as the vectors of long texts have more than 2³¹ elements.
         base = tensor.pointer + batch.to(tl.int64) * tensor.batch + head.to(tl.int64) * tensor.head
         pointers = base + (first + row).to(tl.int64)[:, None] * tensor.row + d[None, :]
         if CHECK:
@@ -85,6 +87,7 @@ def added(batch, head, index, q, k, scoring, keys, T: tl.constexpr):
     elif T.bias == 2:
         bias = -tl.load(scoring.bias + head * sh).to(tl.float32) * tl.abs(q - k).to(tl.float32)
     else:
+        # Distances beyond the reach of the bias share its outermost entry.
         entry = tl.minimum(tl.maximum(k - q, -scoring.reach), scoring.reach) + scoring.reach
         bias = tl.load(scoring.bias + head * sh + entry).to(tl.float32)
     return bias
@@ -126,8 +129,10 @@ def scores(product, place, keys, scoring, masking, bits, FULL: tl.constexpr, T: 
             WORDS: tl.constexpr = T.block_k // 32
             lane = (bits * masking.rows + batch % masking.rows) * masking.heads + head % masking.heads
             word = lane.to(tl.int64) * (T.block_q * WORDS) + row * WORDS + column // 32
+            # Tiles without stored bits allow every pair, and −1 is a word of ones.
             packed = tl.load(masking.bits + word, mask=there & (bits >= 0), other=-1)
             there = there & (((packed >> (column % 32)) & 1) == 1)
         allowed = there & allowed if T.blocks else there
+        # The last step, so that NaN in the vector of a blocked key goes no further.
         s = tl.where(allowed, s, -INFINITY)
     return s, cap_grad, allowed

@@ -22,7 +22,9 @@ def keys_of(low, high, near_low, near_high, heading, keys, T: tl.constexpr):
     """
     BLOCK: tl.constexpr = T.block_k
     start = tl.min(low, 0) // BLOCK
+    # Never before the start: a tile of empty rows visits nothing.
     stop = tl.maximum(tl.cdiv(tl.max(high, 0), BLOCK), start)
+    # A bias that may block can do so anywhere, so that no tile is known to be full.
     if T.blocks:
         clean, left, right, end = start, start, start, start
     else:
@@ -44,7 +46,9 @@ def keys_of(low, high, near_low, near_high, heading, keys, T: tl.constexpr):
 def queries_of(tile, batch, call, masking, T: tl.constexpr):
     """The tiles of queries that a tile of keys visits, as `keys_of` gives those of keys."""
     tiles = tl.cdiv(call.queries + call.shift, T.block_q)
+    # Not a plain 0: Triton needs the same type on every path.
     start, stop = 0 * tiles, tiles
+    # With a shift, the first tile begins before the first query; the last one may end after the last query.
     clean, end = (call.shift > 0) + start, (call.queries + call.shift) // T.block_q
     if T.mask == 1:
         rows = batch * (masking.stride > 0)
@@ -82,6 +86,7 @@ def tile_at(i, cuts, masking, FULL: tl.constexpr, T: tl.constexpr):
             bits = tl.load(masking.places + i)
     elif FULL:
         tile = clean + i
+        # Skips the tiles at the bands, which are partial and lie between two runs of full ones.
         tile = tl.where(tile < left, tile, tile + right - left)
     else:
         tile = start + i
