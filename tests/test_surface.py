@@ -93,6 +93,11 @@ def observed(choice: Any) -> Any:
     return rg.observe(QUERY, KEY, VALUE, statistics=choice)
 
 
+def observed_all(made):
+    """What groups of tokens give."""
+    return rg.observe(QUERY, KEY, statistics=list(made), align="start")
+
+
 def observation() -> Any:
     return rg.observe(QUERY, KEY, VALUE, map=4, top=1)
 
@@ -168,6 +173,9 @@ TABLE: dict[str, dict[str, Valid]] = {
         "first": Valid({"count": 2}, observed),
         "local": Valid({"radius": 2}, observed),
         "group": Valid({"name": "a", "keys": [0, 1], "size": 5}, observed),
+        "matching": Valid(
+            {"name": "a", "query_ids": torch.arange(5), "key_ids": torch.arange(5), "low": -2, "high": 0}, observed),
+        "token_groups": Valid({"ids": torch.arange(5), "tokens": list("abcde"), "causal": True}, observed_all),
     },
     "regard.nn": {
         "MultiHeadAttention": Valid(ATTENTION, tokens),
@@ -350,7 +358,7 @@ def little_memory():
 
 def run(function: Any, valid: Valid, changed: dict[str, Any]) -> None:
     result = function(**(valid.arguments | changed))
-    if hasattr(result, "__enter__") and not isinstance(result, nn.Module):
+    if hasattr(result, "__enter__") and not isinstance(result, nn.Module | rg.training.Monitor):
         with pytest.raises(RegardError), result:  # a watch of what has no attention
             pass
     else:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from regard.checks.arguments import checked
+from regard.checks.arguments import checked, listed, shown
 from regard.errors import ArgumentError
 from regard.statistics.roles import AFTER
 from regard.statistics.table import Choice, group, matching
@@ -102,9 +103,11 @@ def brackets(tokens: Sequence[str]) -> list[int]:
 
 def _rows(ids: Tensor, tokens: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     """The tokens as one list for each row of the ids."""
-    rows: list[Sequence[str]] = list(tokens)
+    rows: list[Any] = listed("tokens", tokens, lambda _, item: item)
     if rows and all(isinstance(token, str) for token in rows):
-        rows = [tokens]  # type: ignore[list-item]
+        rows = [rows]
+    if not all(isinstance(row, list | tuple) and all(isinstance(token, str) for token in row) for row in rows):
+        raise ArgumentError(f"tokens must be strings, one list for each row of the batch, got {shown(tokens)}")
     shape = tuple(torch.atleast_2d(ids).shape)
     if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
         lengths = [len(row) for row in rows]

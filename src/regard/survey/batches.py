@@ -54,7 +54,8 @@ def batches_of(given: Iterable[Any], batch_size: int, *, texts: bool) -> Iterato
     Raises:
         ArgumentError: an element that is neither.
     """
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+    # A tensor without an axis says that it can be iterated over, and cannot.
+    if isinstance(given, str | bytes | Mapping | Tensor) or not isinstance(given, Iterable):
         raise ArgumentError(f"batches must be an iterable of {_wanted(texts)}, got {shown(given)}")
     together: list[str] = []
     for number, item in enumerate(given):

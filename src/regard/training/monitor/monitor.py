@@ -119,6 +119,8 @@ class Monitor:
             self.statistics = OF_PASSES
             if self.inputs is not None:
                 self.statistics = OF_BATCH
+        # First what was asked for, so that an error speaks of that.
+        wanted(self.statistics)
         wanted(self.recorded)
         # What is hooked while a look is open; closing it leaves the model as it was.
         self._look = ExitStack()
