@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -94,7 +95,8 @@ def test_on_torch_alone_a_record_is_the_same(model: Any, tokenizer: Any) -> None
         assert torch.equal(call.map.mean, expected.map.mean)
         assert torch.equal(call.query, expected.query) and torch.equal(call.key, expected.key)
     for name, column in columns(theirs.calls).items():
-        assert columns(ours.calls)[name].tolist() == column.tolist(), name
+        # Roles that a text of this length cannot tell are NaN in both.
+        np.testing.assert_array_equal(columns(ours.calls)[name], column, name)
     assert ours.info["settings"] == theirs.info["settings"] and ours.info["dtype"] == theirs.info["dtype"]
 
 

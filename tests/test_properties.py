@@ -151,7 +151,7 @@ def test_a_broken_query_breaks_its_own_row_alone(case: Case, bad):
         want, got = case.observe(), broken.observe()
     others = torch.arange(queries) != row
     for name, tensor in found(want).items():
-        if name in ("received", "received_max"):
+        if name in ("received", "received_max", "by_offset"):
             continue
         torch.testing.assert_close(
             found(got)[name][:, :, others], tensor[:, :, others], rtol=1e-12, atol=1e-12

@@ -90,12 +90,7 @@ def scored(score: Any) -> Any:
 
 
 def observed(choice: Any) -> Any:
-    return rg.observe(QUERY, KEY, VALUE, statistics=choice)
-
-
-def observed_all(made):
-    """What groups of tokens give."""
-    return rg.observe(QUERY, KEY, statistics=list(made), align="start")
+    return rg.observe(QUERY, KEY, VALUE, statistics=choice, align="start")
 
 
 def observation() -> Any:
@@ -175,7 +170,7 @@ TABLE: dict[str, dict[str, Valid]] = {
         "group": Valid({"name": "a", "keys": [0, 1], "size": 5}, observed),
         "matching": Valid(
             {"name": "a", "query_ids": torch.arange(5), "key_ids": torch.arange(5), "low": -2, "high": 0}, observed),
-        "token_groups": Valid({"ids": torch.arange(5), "tokens": list("abcde"), "causal": True}, observed_all),
+        "token_groups": Valid({"ids": torch.arange(5), "tokens": list("abcde"), "causal": True}, observed),
     },
     "regard.nn": {
         "MultiHeadAttention": Valid(ATTENTION, tokens),

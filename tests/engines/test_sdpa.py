@@ -22,7 +22,17 @@ from regard.statistics.observation import Observation
 from regard.statistics.table import Wanted, local, wanted
 
 LOW = (torch.float32, torch.bfloat16, torch.float16)
-NOT_SUMS = ("max_weight", "argmax", "received_max", "by_offset", "distance", "spread")
+NOT_SUMS = (
+    "max_weight",
+    "min_weight",
+    "argmax",
+    "received_max",
+    "by_offset",
+    "distance",
+    "spread",
+    "group:duplicate",
+    "group:induction",
+)
 SMOOTH = ("entropy", "lse", "sum_squares", "position", "first", "self_mass", "previous", "local")
 SIZES = (2, 6, 3, 37, 37, 13, 11)  # batch, heads, kv_heads, queries, keys, dim, value_dim
 CALLS = {

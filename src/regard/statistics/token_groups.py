@@ -106,8 +106,12 @@ def _rows(ids: Tensor, tokens: Sequence[Sequence[str]]) -> list[Sequence[str]]:
     rows: list[Any] = listed("tokens", tokens, lambda _, item: item)
     if rows and all(isinstance(token, str) for token in rows):
         rows = [rows]
-    if not all(isinstance(row, list | tuple) and all(isinstance(token, str) for token in row) for row in rows):
-        raise ArgumentError(f"tokens must be strings, one list for each row of the batch, got {shown(tokens)}")
+    if not all(
+        isinstance(row, list | tuple) and all(isinstance(token, str) for token in row) for row in rows
+    ):
+        raise ArgumentError(
+            f"tokens must be strings, one list for each row of the batch, got {shown(tokens)}"
+        )
     shape = tuple(torch.atleast_2d(ids).shape)
     if len(rows) != shape[0] or any(len(row) != shape[1] for row in rows):
         lengths = [len(row) for row in rows]

@@ -38,7 +38,7 @@ def uniform_of(resolved: ResolvedCall, want: Wanted, masks: Masks) -> dict[str, 
     mask = spec.mask
     if spec.bias is not None and spec.bias.may_block:
         try:
-            mask = _blocked_too(mask, spec.bias, sizes)
+            mask = _blocked_too(mask, spec.bias, sizes, spec.offset)
         except LookupError:
             return {}
 
@@ -70,7 +70,7 @@ def _wish(want: Wanted, resolved: ResolvedCall) -> Wanted:
     )
 
 
-def _blocked_too(mask: Mask | None, bias: Bias, sizes: Sizes) -> Mask | None:
+def _blocked_too(mask: Mask | None, bias: Bias, sizes: Sizes, offset: int) -> Mask | None:
     """The mask, and what a bias blocks by −inf.
 
     Raises:
@@ -82,7 +82,7 @@ def _blocked_too(mask: Mask | None, bias: Bias, sizes: Sizes) -> Mask | None:
     # As a rule a bias is finite: then every layer has the mask itself, whose answer is known.
     if bool(keep.all()):
         return mask
-    blocked = dense(keep=keep.expand(*keep.shape[:2], sizes.queries, sizes.keys))
+    blocked = dense(keep=keep.expand(*keep.shape[:2], sizes.queries, sizes.keys), offset=offset)
     if mask is None:
         return blocked
     return mask & blocked

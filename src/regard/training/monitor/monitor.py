@@ -18,6 +18,8 @@ from regard.checks.arguments import check_fields, listed, module, shown, whole
 from regard.errors import AlarmWarning, ArgumentError, TrainingError, WatchError
 from regard.record.history import History
 from regard.record.layers import short_names
+from regard.record.table import ROLE
+from regard.statistics.roles import ROLES
 from regard.statistics.table import Choice, wanted
 from regard.training.monitor import callbacks
 from regard.training.monitor.batch import batch_record
@@ -247,7 +249,8 @@ class Monitor:
         # Maps come from the record, and the numbers that alarms are about from the same sums as those of passes.
         numbers = Numbers()
         numbers.add(record)
-        history, maps = numbers.history(step, self._names), History.of(step, record, picture=picture)
+        names = (*self._names, *(ROLE + name for name in ROLES))
+        history, maps = numbers.history(step, names), History.of(step, record, picture=picture)
         return replace(
             maps, statistics=history.statistics, parameters=history.parameters, values=history.values
         )
