@@ -8,16 +8,18 @@ import sys
 QUESTIONS = (
     "imports", "rows", "columns", "backward", "bfloat16", "avx2", "sparse", "decode", "scaling", "memory",
     "gpt2", "long", "layers", "linear", "initialization", "mechanisms", "approximations", "gradient_flow",
-    "scaling_by_d", "survey", "watching", "monitor", "collapse", "redundancy", "rollout",
+    "scaling_by_d", "watching", "redundancy",
     "sparsify",
 )  # fmt: skip
+TO_MEASURE = ("survey", "monitor", "collapse", "rollout")
+"""Questions that no machine was quiet enough for yet: they have no result among `results`."""
 
 
 def main() -> None:
     """Run the questions named on the command line, or all."""
     for name in sys.argv[1:] or QUESTIONS:
-        if name not in QUESTIONS:
-            sys.exit(f"a question must be one of {', '.join(QUESTIONS)}, got {name!r}")
+        if name not in (*QUESTIONS, *TO_MEASURE):
+            sys.exit(f"a question must be one of {', '.join((*QUESTIONS, *TO_MEASURE))}, got {name!r}")
         print(f"== {name}")
         importlib.import_module(f"benchmarks.{name}").main()
 
