@@ -48,9 +48,10 @@ def weighted_sums(
 
     Example:
         >>> import regard as rg
-        >>> query = key = torch.zeros(1, 1, 3, 8)
-        >>> weighted_sums(query, key, torch.tensor([0.0, 0.0, 3.0]).view(1, 1, 3, 1), mask=rg.causal()).flatten()
-        tensor([1., 1., 1.])
+        >>> query = key = torch.zeros(1, 1, 4, 8)
+        >>> x = torch.tensor([0.0, 0.0, 0.0, 4.0]).view(1, 1, 4, 1)
+        >>> weighted_sums(query, key, x, mask=rg.causal()).flatten()
+        tensor([1., 1., 1., 1.])
     """
     sizes = sizes_of(query, key)
     _outside_of_graphs("weighted_sums", query, key, x)

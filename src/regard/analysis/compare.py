@@ -78,7 +78,7 @@ def compare(a: Seen, b: Seen, *, inputs: Mapping[str, Any] | None = None) -> Dat
     Example:
         >>> import regard as rg
         >>> layers = [rg.nn.MultiHeadAttention(8, 2) for _ in range(2)]
-        >>> compare(*layers, inputs={"query": torch.ones(1, 5, 8)})["head"].tolist()
+        >>> compare(*layers, inputs={"x": torch.ones(1, 5, 8)})["head"].tolist()
         [0, 1]
     """
     if isinstance(a, nn.Module) and isinstance(b, nn.Module):

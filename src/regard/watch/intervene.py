@@ -70,7 +70,7 @@ def intervene(
             names the module.
 
     Example:
-        >>> import regard as rg
+        >>> import torch, regard as rg
         >>> layer = torch.nn.MultiheadAttention(8, 2, batch_first=True)
         >>> x = torch.randn(1, 5, 8)
         >>> with rg.intervene(layer, output="zero"):
