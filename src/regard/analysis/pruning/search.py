@@ -1,0 +1,90 @@
+"""Which heads a model can do without: greedily, by their importance on some texts, and proven on others.
+
+Knows losses and groups of heads; it runs the model with heads zeroed, and takes nothing out of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from torch import nn
+
+from regard.analysis.importance import Head, Texts, measured, without
+from regard.analysis.pruning.surgery import attentions
+from regard.errors import ArgumentError
+
+# How often a search that was not proven is done again with half of its budget, the first one included.
+TRIES = 3
+
+
+def searched(
+    model: nn.Module, texts: Texts, budget: float, method: Literal["gradient", "zero"]
+) -> dict[str, list[int]]:
+    """The heads that can go, by layer.
+
+    Args:
+        model: in evaluation mode.
+        texts: two batches or more.
+        budget: by which part of itself the loss may grow.
+        method: how the importance of heads is measured.
+
+    Raises:
+        ArgumentError: no group of heads fits into the budget, or what does so on one half fails on the other.
+    """
+    half, other = texts.halves()
+    groups = _groups(model, half, method)
+    proof = _positive(float(other.losses(model).mean()))
+    grown, allowed = 0.0, budget
+    for _ in range(TRIES):
+        gone = _greedy(model, half, groups, allowed)
+        if gone:
+            grown = float(other.losses(model, without(model, gone)).mean()) / proof - 1
+            if grown <= budget:
+                by_layer: dict[str, list[int]] = {}
+                for head in sorted(gone):
+                    by_layer.setdefault(head.layer, []).append(head.head)
+                return by_layer
+        allowed /= 2
+    if not grown:
+        raise ArgumentError(f"budget of {budget:g} cannot be met: every group of heads costs more loss")
+    raise ArgumentError(
+        f"budget of {budget:g} cannot be met: what fits into it on one half of the texts costs {grown:.3g} on the other"
+    )
+
+
+def _groups(model: nn.Module, texts: Texts, method: Any) -> list[list[Head]]:
+    """The heads that share keys together, those that matter least first."""
+    known, samples = attentions(model), measured(model, texts, method)
+    groups: dict[tuple[str, int], list[Head]] = {}
+    for head in samples:
+        if head.layer in known:
+            groups.setdefault((head.layer, head.head // known[head.layer].group), []).append(head)
+    if not groups:
+        raise ArgumentError(
+            "no heads of this model can be pruned: it must have Regard's layers, BERT's, GPT-2's or Llama's"
+        )
+    return sorted(groups.values(), key=lambda group: sum(float(samples[head].mean()) for head in group))
+
+
+def _greedy(model: nn.Module, texts: Texts, groups: list[list[Head]], budget: float) -> list[Head]:
+    """Heads whose loss together fits into the budget."""
+    most = _positive(float(texts.losses(model).mean())) * (1 + budget)
+    left: dict[str, int] = {}
+    for group in groups:
+        left[group[0].layer] = left.get(group[0].layer, 0) + 1
+    gone: list[Head] = []
+    for group in groups:
+        layer = group[0].layer
+        # A layer without heads is none that could be run.
+        if left[layer] == 1:
+            continue
+        if float(texts.losses(model, without(model, [*gone, *group])).mean()) <= most:
+            gone += group
+            left[layer] -= 1
+    return gone
+
+
+def _positive(loss: float) -> float:
+    if not loss > 0:
+        raise ArgumentError(f"loss must be above 0 for a budget that is a part of it, got {loss:g}")
+    return loss
