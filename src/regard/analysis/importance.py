@@ -203,6 +203,10 @@ def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
     with torch.enable_grad(), intervene(model, Change(output=Mapped(gate))):
         for losses in texts.each(model):
             names, leaves = list(gates), list(gates.values())
+            if not losses.requires_grad:
+                raise ArgumentError(
+                    "loss must be made of what the model returns, by functions with a gradient"
+                )
             grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True)
             for (layer, kind), leaf, grad in zip(names, leaves, grads, strict=True):
                 # No gradient at all is that of a head on which the loss does not depend.

@@ -71,7 +71,7 @@ def prune(
 
     With a budget the heads are looked for on every second batch: the least important ones go one after the other, as
     long as the loss grows by at most the budget; a group that costs more stays. The other batches prove it: if their
-    loss grows by more, the search is done again with half of the budget, twice at most.
+    loss grows by more, the half of these heads that matters least is tried, then the half of that, and so on.
 
     Args:
         model: it stays as it is.

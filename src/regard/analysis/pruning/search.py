@@ -13,9 +13,6 @@ from regard.analysis.importance import Head, Texts, measured, without
 from regard.analysis.pruning.surgery import attentions
 from regard.errors import ArgumentError
 
-# How often a search that was not proven is done again with half of its budget, the first one included.
-TRIES = 3
-
 
 def searched(
     model: nn.Module, texts: Texts, budget: float, method: Literal["gradient", "zero"]
@@ -32,23 +29,24 @@ def searched(
         ArgumentError: no group of heads fits into the budget, or what does so on one half fails on the other.
     """
     half, other = texts.halves()
-    groups = _groups(model, half, method)
-    proof = _positive(float(other.losses(model).mean()))
-    grown, allowed = 0.0, budget
-    for _ in range(TRIES):
-        gone = _greedy(model, half, groups, allowed)
-        if gone:
-            grown = float(other.losses(model, without(model, gone)).mean()) / proof - 1
-            if grown <= budget:
-                by_layer: dict[str, list[int]] = {}
-                for head in sorted(gone):
-                    by_layer.setdefault(head.layer, []).append(head.head)
-                return by_layer
-        allowed /= 2
-    if not grown:
+    gone = _greedy(model, half, _groups(model, half, method), budget)
+    if not gone:
         raise ArgumentError(f"budget of {budget:g} cannot be met: every group of heads costs more loss")
+    before = _positive(float(other.losses(model).mean()))
+    growth = 0.0
+    while gone:
+        heads = [head for group in gone for head in group]
+        growth = float(other.losses(model, without(model, heads)).mean()) / before - 1
+        if growth <= budget:
+            by_layer: dict[str, list[int]] = {}
+            for head in sorted(heads):
+                by_layer.setdefault(head.layer, []).append(head.head)
+            return by_layer
+        # What was chosen by too few texts does not hold on others: less of it may, the least important first.
+        gone = gone[: len(gone) // 2]
     raise ArgumentError(
-        f"budget of {budget:g} cannot be met: what fits into it on one half of the texts costs {grown:.3g} on the other"
+        f"budget of {budget:g} cannot be met: what fits into it on one half of the texts costs {growth:.3g} on the "
+        f"other, down to its least important heads"
     )
 
 
@@ -66,20 +64,21 @@ def _groups(model: nn.Module, texts: Texts, method: Any) -> list[list[Head]]:
     return sorted(groups.values(), key=lambda group: sum(float(samples[head].mean()) for head in group))
 
 
-def _greedy(model: nn.Module, texts: Texts, groups: list[list[Head]], budget: float) -> list[Head]:
-    """Heads whose loss together fits into the budget."""
+def _greedy(model: nn.Module, texts: Texts, groups: list[list[Head]], budget: float) -> list[list[Head]]:
+    """Groups of heads whose loss together fits into the budget, in the order in which they are given."""
     most = _positive(float(texts.losses(model).mean())) * (1 + budget)
     left: dict[str, int] = {}
     for group in groups:
         left[group[0].layer] = left.get(group[0].layer, 0) + 1
-    gone: list[Head] = []
+    gone: list[list[Head]] = []
     for group in groups:
         layer = group[0].layer
         # A layer without heads is none that could be run.
         if left[layer] == 1:
             continue
-        if float(texts.losses(model, without(model, [*gone, *group])).mean()) <= most:
-            gone += group
+        heads = [head for one in (*gone, group) for head in one]
+        if float(texts.losses(model, without(model, heads)).mean()) <= most:
+            gone.append(group)
             left[layer] -= 1
     return gone
 
