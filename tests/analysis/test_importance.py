@@ -175,6 +175,8 @@ def test_clear_errors() -> None:
         importance(model, batches())
     with pytest.raises(ArgumentError, match=r"loss must give a floating tensor \(rows,\)"):
         importance(model, batches(), lambda result, _: result)
+    with pytest.raises(ArgumentError, match="loss must be made of what the model returns"):
+        importance(model, batches(), lambda *_: torch.tensor(1.0))
     one = importance(model, [{"x": batches()[0]["x"][:1]}], loss)
     assert one.low.isna().all() and one.importance.notna().all()
     with pytest.raises(ArgumentError, match="at least one text"):

@@ -17,6 +17,7 @@ from regard.analysis.head_outputs import mean_outputs
 from regard.analysis.importance import importance
 from regard.analysis.jacobian import by_distance, jacobian_norms
 from regard.analysis.position import beyond, distance_profile, spans
+from regard.analysis.pruning import Pruned, load_pruned, prune
 from regard.analysis.redundancy import Redundancy, distances, redundancy
 from regard.analysis.roles import roles
 from regard.analysis.scaling import Softmax, softmax_by_width, softmax_gradient
@@ -27,6 +28,7 @@ __all__ = [
     "MECHANISMS",
     "Cost",
     "Exponent",
+    "Pruned",
     "Redundancy",
     "Setting",
     "Softmax",
@@ -45,8 +47,10 @@ __all__ = [
     "importance",
     "jacobian_norms",
     "least_within",
+    "load_pruned",
     "mean_outputs",
     "predicted",
+    "prune",
     "redundancy",
     "roles",
     "softmax_by_width",

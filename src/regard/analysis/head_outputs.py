@@ -58,11 +58,11 @@ def mean_outputs(model: nn.Module, batches: Iterable[Mapping[str, Any]]) -> dict
         counts[outputs.layer] = counts.get(outputs.layer, 0.0) + float(real.sum())
         return outputs.output
 
-    given = [batch.given for batch in batches_of(batches, 1, texts=False)]
-    if not given:
+    inputs = [batch.given for batch in batches_of(batches, 1, texts=False)]
+    if not inputs:
         raise ArgumentError("batches must have at least one text, got none")
     with undisturbed(model), intervene(model, Change(output=Seen(look))):
-        for arguments in given:
+        for arguments in inputs:
             assert isinstance(arguments, Mapping)
             model(**arguments)
     # A layer that saw nothing but padding has the mean 0 and not NaN.

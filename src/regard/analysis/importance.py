@@ -76,17 +76,7 @@ def importance(
     confidence = number("confidence", confidence, above=0, below=1)
     pandas, texts = require("pandas", extra="table"), Texts.of(batches, loss)
     with undisturbed(model):
-        heads = heads_of(model, texts.given[:1])
-        if method == "gradient":
-            found = _gradients(model, texts)
-            samples = {head: found[head] for head in heads}
-        else:
-            means = None
-            if method == "mean":
-                means = mean_outputs(model, texts.given)
-            # The same texts with and without the head: differences between texts cancel, and the interval is narrow.
-            before = texts.losses(model)
-            samples = {head: texts.losses(model, without(model, [head], means)) - before for head in heads}
+        samples = measured(model, texts, method)
     rows = [
         {"layer": head.layer, "kind": head.kind, "head": head.head} | _interval(sample, confidence)
         for head, sample in samples.items()
@@ -94,15 +84,28 @@ def importance(
     return pandas.DataFrame(rows, columns=["layer", "kind", "head", "importance", "low", "high"])
 
 
+def measured(model: nn.Module, texts: Texts, method: str) -> dict[Head, Tensor]:
+    """The importance of each head for each text, as `importance` measures it; the model is in evaluation mode."""
+    if method == "gradient":
+        return _gradients(model, texts)
+    means = None
+    if method == "mean":
+        means = mean_outputs(model, texts.inputs)
+    # The same texts with and without the head: differences between texts cancel, and the interval is narrow.
+    before = texts.losses(model)
+    heads = heads_of(model, texts.inputs[:1])
+    return {head: texts.losses(model, without(model, [head], means)) - before for head in heads}
+
+
 @dataclass(frozen=True)
 class Texts:
     """Texts to measure a loss on.
 
     Attributes:
-        given: the model's keyword arguments. loss: of each text.
+        inputs: the model's keyword arguments. loss: of each text.
     """
 
-    given: Sequence[Mapping[str, Any]]
+    inputs: Sequence[Mapping[str, Any]]
     loss: Loss
 
     @classmethod
@@ -117,17 +120,17 @@ class Texts:
             found = [one for batch in found for one in batch.each()]
         if not found:
             raise ArgumentError("batches must have at least one text, got none")
-        given = [batch.given for batch in found if isinstance(batch.given, Mapping)]
-        return cls(given, loss or _own_loss)
+        inputs = [batch.given for batch in found if isinstance(batch.given, Mapping)]
+        return cls(inputs, loss or _own_loss)
 
     def halves(self) -> tuple[Texts, Texts]:
         """Every second batch, and the others."""
         # Alternating, as texts are often sorted by source or by length.
-        return Texts(self.given[::2], self.loss), Texts(self.given[1::2], self.loss)
+        return Texts(self.inputs[::2], self.loss), Texts(self.inputs[1::2], self.loss)
 
     def each(self, model: nn.Module) -> Iterator[Tensor]:
         """The losses of the texts of each batch, `(rows,)` or `(1,)`."""
-        for arguments in self.given:
+        for arguments in self.inputs:
             value = self.loss(model(**arguments), arguments)
             if not isinstance(value, Tensor) or value.ndim > 1 or not value.is_floating_point():
                 got = type(value).__name__
@@ -156,7 +159,7 @@ def without(
     return intervene(model, Plan(plan))
 
 
-def heads_of(model: nn.Module, given: Iterable[Mapping[str, Any]]) -> list[Head]:
+def heads_of(model: nn.Module, inputs: Iterable[Mapping[str, Any]]) -> list[Head]:
     """The heads that run when the model is given this, in the order in which they do."""
     found: dict[Head, None] = {}
 
@@ -167,7 +170,7 @@ def heads_of(model: nn.Module, given: Iterable[Mapping[str, Any]]) -> list[Head]
         return outputs.output
 
     with torch.no_grad(), intervene(model, Change(output=Seen(look))):
-        for arguments in given:
+        for arguments in inputs:
             model(**arguments)
     return list(found)
 
@@ -200,6 +203,10 @@ def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
     with torch.enable_grad(), intervene(model, Change(output=Mapped(gate))):
         for losses in texts.each(model):
             names, leaves = list(gates), list(gates.values())
+            if not losses.requires_grad:
+                raise ArgumentError(
+                    "loss must be made of what the model returns, by functions with a gradient"
+                )
             grads = torch.autograd.grad(losses.sum(), leaves, allow_unused=True)
             for (layer, kind), leaf, grad in zip(names, leaves, grads, strict=True):
                 # No gradient at all is that of a head on which the loss does not depend.
