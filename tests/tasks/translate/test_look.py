@@ -83,6 +83,8 @@ def test_held_out_texts_are_mostly_right_and_said_to_be():
     ("typed", "read"),
     [
         ("two thousand one hundred and one", "two thousand, one hundred and one"),
+        ("two thousand one hundred one", "two thousand, one hundred one"),
+        ("3 march 2022 7:05pm", "3 March 2022, 7:05 PM"),
         ("TWO HUNDRED AND ONE", "two hundred and one"),
         ("thursday 3 march 2022", ISSUE),
         ("March 3 2022 4:05:06 pm utc", "March 3, 2022, 4:05:06 PM UTC"),
@@ -112,19 +114,24 @@ def test_what_cannot_be_is_not_called_right(text):
     assert not noted(looked, "Attention was on") and all(mark == "" for *_, mark in looked.rows)
 
 
+@pytest.mark.parametrize("model", ["transformer", "bahdanau"])
 @pytest.mark.parametrize(
     ("text", "right"),
-    [("11:59 PM", "23:59"), ("7:05 AM", "07:05"), ("four hundred twelve", "quatre cent douze")],
+    [
+        *(("11:59 PM", "23:59"), ("7:05 AM", "07:05"), ("16:20", "16:20")),
+        *(("four hundred twelve", "quatre cent douze"), ("3 March 2022, 4:05 PM", "3 mars 2022, 16:05")),
+    ],
 )
-def test_forms_that_were_not_learned_are_checked(text, right):
-    looked = look("translate", text)
-    assert noted(looked, f"This is wrong: it should be {right!r}.") == (looked.said != right)
+def test_times_without_seconds_and_numbers_without_and_are_translated(text, right, model):
+    looked = look("translate", text, model=model)
+    assert looked.said == right
+    assert [note for note in looked.notes if not note.startswith("Attention was on")] == []
 
 
-def test_a_wrong_weekday_is_said():
+def test_a_wrong_weekday_is_said_and_translated():
     looked = look("translate", "Friday, 3 March 2022")
     assert noted(looked, "The text gives a day another weekday than it had: it was Thursday, 3 March 2022.")
-    assert noted(looked, "This is wrong") == (looked.said != "vendredi 3 mars 2022")
+    assert looked.said == "vendredi 3 mars 2022" and not noted(looked, "This is wrong")
 
 
 def test_a_wrong_translation_is_said_to_be(monkeypatch):

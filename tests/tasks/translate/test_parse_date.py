@@ -68,9 +68,9 @@ def test_a_moment_is_recognized_however_it_is_typed(when, english, style, into, 
     assert Pair(translate.LANGUAGE_TOKENS[into], source, target) in found
 
 
-@given(st.integers(0, dates.MOST), LANGUAGES, st.data())
-def test_a_number_is_recognized_however_it_is_typed(value, into, data):
-    source = dates.number(value, "en")
+@given(st.integers(0, dates.MOST), st.booleans(), LANGUAGES, st.data())
+def test_a_number_is_recognized_however_it_is_typed(value, conjunction, into, data):
+    source = dates.number(value, "en", conjunction=conjunction)
     pair = Pair(translate.LANGUAGE_TOKENS[into], source, dates.number(value, into))
     assert recognize(typed(data.draw, str(source)), into) == [pair]
     assert recognize(str(source).replace("-", " "), into) == [pair]
@@ -102,11 +102,11 @@ def test_a_wrong_weekday_is_translated_as_it_is_said_and_named(when, english, in
     assert wrong_weekdays(text.replace(right, wrong)) == [str(dates.moment(when, "en_GB", "full"))]
 
 
-@given(WHENS, ENGLISH, STYLES, LANGUAGES, st.booleans(), st.data())
-def test_a_time_without_seconds_is_recognized(when, english, style, into, date, data):
-    source, target = (
-        dates.moment(when, locale, style, date=date, time=True, seconds=False) for locale in (english, into)
-    )
+@given(WHENS, ENGLISH, ENGLISH, STYLES, LANGUAGES, st.booleans(), st.booleans(), st.data())
+def test_a_time_of_either_clock_is_recognized(when, english, clock, style, into, date, seconds, data):
+    show = {"date": date, "time": True, "seconds": seconds}
+    source = dates.moment(when, english, style, clock=clock, **show)
+    target = dates.moment(when, into, style, **show)
     found = recognize(typed(data.draw, str(source)), into)
     assert target in [pair.target for pair in found] and all(pair.source == source for pair in found)
 
@@ -117,9 +117,10 @@ def test_a_time_without_seconds_is_recognized(when, english, style, into, date, 
         *(("11:59 PM", "23:59"), ("7:05 AM", "07:05"), ("7:05", "07:05"), ("12:00 am", "00:00")),
         *(("four hundred twelve", "quatre cent douze"), ("two hundred one", "deux cent un")),
         *(("nine thousand one", "neuf mille un"), ("Friday, 3 March 2022", "vendredi 3 mars 2022")),
+        *(("3 May 2022, 7:05pm", "3 mai 2022, 19:05"), ("may 3 2022 19:05", "3 mai 2022, 19:05")),
     ],
 )
-def test_what_no_pattern_has_is_recognized(text, target):
+def test_what_no_locale_has_is_recognized(text, target):
     assert {str(pair.target) for pair in recognize(text, "fr")} == {target}
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAP = 128  # cells of a map, each way
 # Probabilities of the least likely token below which an output is doubted. On held-out data this doubts all wrong
-# outputs of `translate` and 7 in 1000 right ones; docs/tasks.md has the numbers of the others.
+# outputs of `translate` and 9 in 1000 right ones of its transformer; docs/tasks.md has the numbers of the others.
 SURE = {"translate": 0.9, "bottleneck": 0.5, "answer": 0.9, "caption": 0.7}
 MARKS = {True: "✓", False: "✗", None: ""}
 """How attention on a right key, on a wrong one, and one of which nothing is known are shown."""

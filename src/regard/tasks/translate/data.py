@@ -6,7 +6,7 @@ Knows which dates, times and numbers are held out, and how pairs are drawn. Text
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -20,22 +20,28 @@ ENGLISH = ("en", "en_GB")  # March 3, 2022 and 3 March 2022
 LANGUAGE_TOKENS = {language: f"<{language}>" for language in LANGUAGES}
 # Two hundred years.
 FIRST, DAYS = datetime(1900, 1, 1), 73049
-SECONDS = 24 * 60 * 60
-KINDS = {"date": 0.4, "time": 0.15, "both": 0.2, "number": 0.25}
+MINUTES = 24 * 60
+SECONDS = 60 * MINUTES
+KINDS = {"date": 0.35, "time": 0.15, "both": 0.25, "number": 0.25}
+# Parts of the times without seconds, and of the numbers without "and".
+WITHOUT_SECONDS, WITHOUT_AND = 0.4, 0.4
 
 
 def pairs(count: int, *, held: bool = False, seed: int = 0) -> list[Pair]:
     """Random pairs: a date, a time, both, or a number in words, from English into French or German.
+
+    English is that of all kinds of people: days before months or after them, 12 hours or 24, times with seconds or
+    without, numbers with `and` or without.
 
     Args:
         count: how many.
         held: of dates, times and numbers that are held out; all three are those of no pair to train on.
         seed: of what is drawn; training and held-out pairs of one seed are drawn apart.
 
-    >>> for pair in pairs(2, seed=2):
+    >>> for pair in pairs(2, seed=7):
     ...     print(pair.language_token, pair.source, "→", pair.target)
-    <fr> Friday, September 29, 2062 → vendredi 29 septembre 2062
-    <fr> 8 Nov 2019 → 8 nov. 2019
+    <de> Jan 21, 2055, 1:16 AM → 21.01.2055, 01:16
+    <de> fifty-five → fünfundfünfzig
     """
     generator = np.random.default_rng((seed, held))
     kinds = generator.choice(list(KINDS), count, p=list(KINDS.values()))
@@ -55,6 +61,11 @@ def dates(held: bool) -> tuple[int, ...]:
 def times(held: bool) -> tuple[int, ...]:
     """The seconds of a day that are held out, or all the others."""
     return _split("time", SECONDS)[held]
+
+
+def minutes(held: bool) -> tuple[int, ...]:
+    """The minutes of a day that are held out as times without seconds, or all the others."""
+    return _split("minute", MINUTES)[held]
 
 
 def numbers(held: bool) -> tuple[int, ...]:
@@ -104,19 +115,23 @@ def _pair(kind: str, generator: np.random.Generator, held: bool) -> Pair:
     # The order of these draws is part of the data: another order makes other pairs of the same seed.
     language = LANGUAGES[generator.integers(len(LANGUAGES))]
     if kind == "number":
-        value = _choice(generator, numbers(held))
-        return Pair(LANGUAGE_TOKENS[language], fields.number(value, "en"), fields.number(value, language))
-    has_date, has_time = kind != "time", kind != "date"
-    when = FIRST
+        value, conjunction = _choice(generator, numbers(held)), generator.random() >= WITHOUT_AND
+        source = fields.number(value, "en", conjunction=conjunction)
+        return Pair(LANGUAGE_TOKENS[language], source, fields.number(value, language))
+    when, has_date, has_time, seconds = FIRST, kind != "time", kind != "date", True
     if has_date:
         when += timedelta(days=_choice(generator, dates(held)))
     if has_time:
-        when += timedelta(seconds=_choice(generator, times(held)))
-    english = ENGLISH[generator.integers(len(ENGLISH))]
+        seconds = generator.random() >= WITHOUT_SECONDS
+        if seconds:
+            when += timedelta(seconds=_choice(generator, times(held)))
+        else:
+            when += timedelta(minutes=_choice(generator, minutes(held)))
+    # People write 12 hours after dates of either order.
+    english, clock = (ENGLISH[generator.integers(len(ENGLISH))] for _ in range(2))
     style = fields.STYLES[generator.integers(len(fields.STYLES))]
-    source = fields.moment(when, english, style, date=has_date, time=has_time)
-    target = fields.moment(when, language, style, date=has_date, time=has_time)
-    return Pair(LANGUAGE_TOKENS[language], source, target)
+    write = partial(fields.moment, when, style=style, date=has_date, time=has_time, seconds=seconds)
+    return Pair(LANGUAGE_TOKENS[language], write(english, clock=clock), write(language))
 
 
 def _choice(generator: np.random.Generator, values: tuple[int, ...]) -> int:

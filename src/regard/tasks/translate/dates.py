@@ -48,6 +48,7 @@ def moment(
     date: bool = True,
     time: bool = False,
     seconds: bool = True,
+    clock: str | None = None,
     weekday: int | None = None,
 ) -> Text:
     """A date, a time or both, as CLDR has people of a locale write it.
@@ -57,10 +58,16 @@ def moment(
         locale: such as "en_GB". style: "full", "long" or "medium".
         date, time: which of them, one at least.
         seconds: whether a time has seconds; one without them has no zone either.
+        clock: the locale that the time is written as in, such as "en" for 3:45 PM; None: `locale`.
         weekday: 0 (Monday) to 6, said in place of the date's own; None: its own.
+
+    >>> print(moment(datetime(2022, 3, 3, 15, 45), "en_GB", "long", time=True, seconds=False, clock="en"))
+    3 March 2022, 3:45 PM
     """
     return Text.of(
-        moment_segments(when, locale, style, date=date, time=time, seconds=seconds, weekday=weekday)
+        moment_segments(
+            when, locale, style, date=date, time=time, seconds=seconds, clock=clock, weekday=weekday
+        )
     )
 
 
@@ -72,33 +79,45 @@ def moment_segments(
     date: bool = True,
     time: bool = False,
     seconds: bool = True,
+    clock: str | None = None,
     weekday: int | None = None,
 ) -> list[Segment]:
     """The same, as segments of text with what each tells."""
+    clock = clock or locale
     show = _dates().DateTimeFormat(when.replace(tzinfo=UTC), _locale(locale))
     show_weekday = show
     if weekday is not None:
         day = datetime.fromordinal(weekday + 1)  # the first day of the calendar is a Monday
         show_weekday = _dates().DateTimeFormat(day, _locale(locale))
+    # British English writes pm, American PM: the half of the day is written as the clock is.
+    show_half = _dates().DateTimeFormat(when, _locale(clock))
     segments: list[Segment] = []
-    for symbol, text in _pattern(locale, style, date, time, seconds):
+    for symbol, text in _pattern(locale, style, date, time, seconds, clock):
         if symbol is None:
             segments.append((text, ()))
         elif symbol == "E":
             segments.append((show_weekday[text], (MEANINGS[symbol],)))
+        elif symbol == "a":
+            segments.append((show_half[text], (MEANINGS[symbol],)))
         else:
             segments.append((show[text], BOTH.get(symbol, (MEANINGS[symbol],))))
     return segments
 
 
-def number(value: int, language: str) -> Text:
+def number(value: int, language: str, *, conjunction: bool = True) -> Text:
     """A number from 0 to 9999 in words: "two hundred and one" tells `hundreds`, `hundred`, nothing, `ones`.
 
     Args:
         value: the number. language: "en", "fr" or "de".
+        conjunction: False for English without "and", as Americans say it: "two hundred one".
+
+    >>> print(number(412, "en", conjunction=False), "→", number(412, "fr"))
+    four hundred twelve → quatre cent douze
     """
     assert 0 <= value <= MOST, f"number words are known up to {MOST}, got {value}"
     text = require("num2words", extra="tasks").num2words(value, lang=language)
+    if not conjunction:
+        text = text.replace(" and ", " ")
     words, values = _number_words(language)
     # What is between words, and words, in turn.
     parts = words.split(text)
@@ -141,19 +160,22 @@ def _number_words(language: str) -> tuple[re.Pattern[str], dict[str, int]]:
 
 @lru_cache
 def _pattern(
-    locale: str, style: str, date: bool, time: bool, seconds: bool
+    locale: str, style: str, date: bool, time: bool, seconds: bool, clock: str
 ) -> tuple[tuple[str | None, str], ...]:
     """A locale's pattern as (symbol, field) and (None, text), in order."""
-    return tuple(_tokens(locale, style, date, time, seconds))
+    return tuple(_tokens(locale, style, date, time, seconds, clock))
 
 
 def _tokens(
-    locale: str, style: str, date: bool, time: bool, seconds: bool
+    locale: str, style: str, date: bool, time: bool, seconds: bool, clock: str
 ) -> Iterator[tuple[str | None, str]]:
     here = _locale(locale)
     # CLDR's only pattern of a time without seconds.
-    clock = style if seconds else "short"
-    patterns = {"1": here.date_formats[style].pattern, "0": here.time_formats[clock].pattern}
+    time_style = style if seconds else "short"
+    patterns = {
+        "1": here.date_formats[style].pattern,
+        "0": _locale(clock).time_formats[time_style].pattern,
+    }
     wanted = {(True, True): str(here.datetime_formats[style]), (True, False): "{1}", (False, True): "{0}"}[
         date, time
     ]

@@ -21,21 +21,24 @@ from regard.tasks.translate.pairs import Pair
 _YEAR, _DAY = re.compile(r"\b(\d{4})\b"), re.compile(r"\b([1-9]|[12]\d|3[01])\b")
 _CLOCK = re.compile(r"\b(\d{1,2}):(\d{2})(?::(\d{2}))?(?:\W*(AM|PM)\b)?", re.IGNORECASE)
 _BETWEEN = bottleneck.BETWEEN.strip()
+# The locale whose clock a time with AM or PM is of, and one without.
+_CLOCKS = {True: "en", False: "en_GB"}
 _AND = re.compile(r"\b(hundred|thousand) and (?=\w)")
 
 
 @dataclass(frozen=True)
 class _Moment:
-    """What a text may say: a moment, which parts of it, and a weekday that is not that of its date."""
+    """What a text may say: a moment, which parts of it, AM or PM, and a weekday that is not that of its date."""
 
     when: datetime
     date: bool
     clock: bool = False
     seconds: bool = True
+    half: bool = False
     weekday: int | None = None
 
-    def text(self, locale: str, style: str) -> Text:
-        """As people of a locale write it."""
+    def text(self, locale: str, style: str, *, clock: str | None = None) -> Text:
+        """As people of a locale write it, its time as those of another one where `clock` names it."""
         return dates.moment(
             self.when,
             locale,
@@ -43,6 +46,7 @@ class _Moment:
             date=self.date,
             time=self.clock,
             seconds=self.seconds,
+            clock=clock,
             weekday=self.weekday,
         )
 
@@ -88,7 +92,9 @@ def english_words() -> frozenset[str]:
 def _candidates(text: str, into: str) -> Iterator[Pair]:
     language_token, parts = translate.LANGUAGE_TOKENS[into], text.split(_BETWEEN)
     if (value := _numbers().get(_words(text))) is not None:
-        yield Pair(language_token, dates.number(value, "en"), dates.number(value, into))
+        conjunction = _AND.search(" ".join(_spoken(text))) is not None
+        source = dates.number(value, "en", conjunction=conjunction)
+        yield Pair(language_token, source, dates.number(value, into))
     for english, style in product(translate.ENGLISH, dates.STYLES):
         if len(parts) > 1:
             row = [
@@ -100,7 +106,8 @@ def _candidates(text: str, into: str) -> Iterator[Pair]:
             yield bottleneck.row(row, english, style, into)
         else:
             for moment in _moments(text):
-                yield Pair(language_token, moment.text(english, style), moment.text(into, style))
+                source = moment.text(english, style, clock=_CLOCKS[moment.half])
+                yield Pair(language_token, source, moment.text(into, style))
 
 
 def _moments(text: str) -> Iterator[_Moment]:
@@ -115,7 +122,8 @@ def _moments(text: str) -> Iterator[_Moment]:
         return
     days = list(_days(text.replace(clock[0], " ")))
     for day in days or [translate.FIRST]:
-        yield _Moment(datetime.combine(day, moment), bool(days), True, clock[3] is not None, weekday)
+        seconds, half = (clock[group] is not None for group in (3, 4))
+        yield _Moment(datetime.combine(day, moment), bool(days), True, seconds, half, weekday)
 
 
 def _days(text: str) -> Iterator[datetime]:
@@ -156,9 +164,14 @@ def _date(day: datetime, english: str, style: str) -> str:
 
 def _words(text: str) -> str:
     """The words and numbers of a text, in small letters; without zeros in front and the `and` of a number."""
-    words = [subword.removeprefix(CONTINUATION).lower() for subword in tokenize(text)]
-    plain = (f"{int(word)}" if word.isdecimal() else word for word in words if word.isalnum())
+    plain = (f"{int(word)}" if word.isdecimal() else word for word in _spoken(text))
     return _AND.sub(r"\1 ", " ".join(plain))
+
+
+def _spoken(text: str) -> list[str]:
+    """The words and numbers of a text, in small letters."""
+    words = (subword.removeprefix(CONTINUATION).lower() for subword in tokenize(text))
+    return [word for word in words if word.isalnum()]
 
 
 @lru_cache
