@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import regard
-from regard.errors import ShapeError
+from regard.errors import WatchError
 from regard.statistics import matching
 from regard.statistics.dense_weights import observe_weights
 from regard.statistics.table import wanted
@@ -61,7 +61,7 @@ def test_ids_of_another_text_are_an_error() -> None:
     ids, model = torch.arange(LENGTH - 1), GPT2.build()
     message = f"query_ids of group:a must .* at least {LENGTH} positions"
     with (
-        pytest.raises(ShapeError, match=message),
+        pytest.raises(WatchError, match=message),
         torch.no_grad(),
         regard.watch(model, statistics=("lse", matching("a", ids, ids))),
     ):
