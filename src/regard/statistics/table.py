@@ -236,7 +236,8 @@ def matching(
 
     Raises:
         ArgumentError: ids that are no whole numbers, or `low` above `high`.
-        ShapeError: ids with other than one or two axes; from `observe` or `watch`, ids that do not fit the call.
+        ShapeError: ids with other than one or two axes; from `observe`, ids that do not fit the call. A watch raises
+            WatchError then, which names the module.
 
     Example:
         >>> import regard as rg
