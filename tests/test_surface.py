@@ -305,7 +305,8 @@ LEFT_OUT = {
     | dict.fromkeys(("Cost", "Exponent", "Softmax", "Redundancy", "SparseHead", "SparsePlan"), "a result")
     | dict.fromkeys(("beyond", "distance_profile", "spans"), "of a record")
     | dict.fromkeys(("distances", "eviction", "redundancy", "sparsify"), "of a record with vectors")
-    | dict.fromkeys(("importance", "mean_outputs"), "of a model and its texts"),
+    | dict.fromkeys(("importance", "mean_outputs"), "of a model and its texts")
+    | {"prune": "of a model with heads", "load_pruned": "of a folder", "Pruned": "a result"},
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")
     | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
     | {"changed": "of a table", "rollout": "of a record", "sparse_plan": "of a plan"}

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from helpers.calls import call_of, dense_weights, difference, vectors, without
 from regard import reference
-from regard.statistics.roles import ROLES
 from regard.errors import ArgumentError, RecordError
 from regard.masks import causal, dense, near, padding, prefix
 from regard.record import Record
@@ -22,6 +21,7 @@ from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.spec.bias import Dense, ScoreMod, alibi, relative
 from regard.statistics.observation import ROWS
+from regard.statistics.roles import ROLES
 
 TOKENS = 13
 
