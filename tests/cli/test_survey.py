@@ -122,12 +122,17 @@ def test_ctrl_c_ends_quietly_and_leaves_a_ledger_that_goes_on(regard, tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        # Whoever runs the tests in the background has interrupts ignored, which children inherit.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 120
     while not (tmp_path / "ledger" / "shard-000000.safetensors").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    try:
+        out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130 and err == b"", (out, err)
     done = rg.load(tmp_path / "ledger").texts
     assert 16 <= done < 4000
