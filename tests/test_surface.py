@@ -304,7 +304,7 @@ LEFT_OUT = {
         ("Cosine", "Dot", "Elu", "ScaledDot", "Features", "HeadPositions", "Score", "LinearState"), "no argument"
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
-    "regard.analysis": {"hellinger": "of two records", "roles": "of a history", "flow": "a package"}
+    "regard.analysis": {"roles": "of a history", "flow": "a package"}
     | dict.fromkeys(("Cost", "Exponent", "Softmax", "Redundancy", "SparseHead", "SparsePlan"), "a result")
     | dict.fromkeys(("beyond", "distance_profile", "spans"), "of a record")
     | dict.fromkeys(("distances", "eviction", "redundancy", "sparsify"), "of a record with vectors")

@@ -227,3 +227,23 @@ def test_what_cannot_be_told_is_an_error():
         token_groups(torch.zeros(3))
     with pytest.raises(ArgumentError, match="tokens must fit ids of shape"):
         token_groups(torch.arange(3), ["a", "b"])
+
+
+def test_chance_is_that_of_the_mask_that_an_intervention_adds():
+    torch.manual_seed(1)
+    model, x = torch.nn.ModuleList([rg.nn.MultiHeadAttention(12, 3)]), torch.randn(1, 31, 12)
+    records = []
+    for mask in (None, rg.near(3)):
+        with rg.watch(model) as record:
+            model[0](x, mask=mask)
+        records.append(record[0].uniform)
+    plain, near = records
+    with rg.intervene(model, [(0, 1)], mask=rg.near(3)), rg.watch(model) as record:
+        model[0](x)
+    with rg.intervene(model, [(0, 1)], top=2), rg.watch(model) as of_largest:
+        model[0](x)
+    for name, chance in record[0].uniform.items():
+        for index, expected in enumerate((plain, near, plain)):
+            assert torch.allclose(chance[:, index], expected[name][:, 0], atol=1e-6), name
+        # The largest weights are the head's own choice, and no chance.
+        assert torch.allclose(of_largest[0].uniform[name][:, 1:2], plain[name], atol=1e-6), name

@@ -1,7 +1,7 @@
 """What follows from the formulas of attention, measured: pure functions, which draw nothing."""
 
 from regard.analysis import flow
-from regard.analysis.compare import compare, hellinger
+from regard.analysis.compare import compare
 from regard.analysis.complexity import (
     MECHANISMS,
     Cost,
@@ -43,7 +43,6 @@ __all__ = [
     "exponent",
     "flow",
     "gradient_norms",
-    "hellinger",
     "importance",
     "jacobian_norms",
     "least_within",

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
+from regard.analysis.redundancy import distances
 from regard.checks.arguments import checked, shown
 from regard.errors import ArgumentError, RecordError, require
 from regard.record import Call, History, Profile, Record
 from regard.watch import watch
+from regard.watch.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,8 +36,6 @@ COMPARED = (
 )
 """Statistics from 0 to 1, by which heads are matched where weights are not known; named groups of keys besides."""
 COLUMNS = ("layer", "kind", "head", "other", "distance", "statistic", "before", "after")
-# Pairs of query and key of all heads that are looked at together: bounds the memory of long texts.
-CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -164,23 +163,23 @@ def _matched(a: _Heads, b: _Heads) -> Iterator[tuple[Any, ...]]:
     """A row for each head of a layer."""
     names = [name for name in a.statistics if _known(name, a) and _known(name, b)]
     if a.call is not None and b.call is not None and a.call.query is not None and b.call.query is not None:
-        distances = hellinger(a.call, b.call)
+        apart = _weights_apart(a.call, b.call)
     elif names:
         table = [np.stack([layer.statistics[name] for name in names], 1) for layer in (a, b)]
-        distances = np.sqrt(((table[0][:, None] - table[1][None]) ** 2).mean(-1))
+        apart = np.sqrt(((table[0][:, None] - table[1][None]) ** 2).mean(-1))
     else:
         raise RecordError(f"{a.name}: one of {', '.join(COMPARED)} must be known of both, and none is")
     # Of equals the head of the same number, or copies of a head would seem to have changed places.
     ties = 1e-9 * (1 - np.eye(a.count))
     assign = require("scipy.optimize", extra="analysis").linear_sum_assignment
-    for head, other in zip(*assign(distances + ties), strict=True):
+    for head, other in zip(*assign(apart + ties), strict=True):
         change = {name: abs(a.statistics[name][head] - b.statistics[name][other]) for name in names}
         most = max(change, key=lambda name: change[name], default="")
         # With vectors alone there is a distance, and no statistic that would say what it is.
         before = after = np.nan
         if most:
             before, after = float(a.statistics[most][head]), float(b.statistics[most][other])
-        yield a.name, a.kind, int(head), int(other), float(distances[head, other]), most, before, after
+        yield a.name, a.kind, int(head), int(other), float(apart[head, other]), most, before, after
 
 
 def _known(name: str, heads: _Heads) -> bool:
@@ -188,60 +187,21 @@ def _known(name: str, heads: _Heads) -> bool:
     return name in heads.statistics and bool(np.isfinite(heads.statistics[name]).all())
 
 
-@checked
-def hellinger(a: Call, b: Call) -> NDArray[np.float64]:
-    """The distance between the weights of every head of one call and every head of another, of the same sizes.
-
-    √(mean of 1 − Σ √(w·w′)) over the queries that attend something in both: 0 for the same weights, 1 where no query of
-    one looks at any key of the other. A learned sink's share is left out of the sum.
-
-    Args:
-        a, b: calls with vectors, as `watch(keep="vectors")` keeps them.
-
-    Returns:
-        `(heads of a, heads of b)`, from windows of weights: O(queries) memory.
-
-    Raises:
-        RecordError: other sizes, or vectors that were not kept.
-    """
+def _weights_apart(a: Call, b: Call) -> NDArray[np.float64]:
+    """The distance between the weights of every head of one call and every head of another: `(heads, heads)`."""
     sizes = [(call.sizes.batch, call.sizes.queries, call.sizes.keys) for call in (a, b)]
     if sizes[0] != sizes[1]:
         raise RecordError(
             f"{a.layer}: weights that are compared must have one size (batch, queries, keys), "
             f"got {sizes[0]} and {sizes[1]}"
         )
-    batch, queries, keys = sizes[0]
-    step = max(1, CHUNK // max(1, keys * max(a.sizes.heads, b.sizes.heads)))
-    affinity = torch.zeros(a.sizes.heads, b.sizes.heads, dtype=torch.float64)
-    rows = torch.zeros_like(affinity)
-    for row in range(batch):
-        for start in range(0, queries, step):
-            window = slice(start, min(start + step, queries))
-            roots = [_roots(call, row, window) for call in (a, b)]
-            # A query that attends nothing in one of them has no weights to compare.
-            valid = [(root.square().sum(-1) > 0).double() for root in roots]
-            affinity += (roots[0].flatten(1) @ roots[1].flatten(1).T).double()
-            rows += valid[0] @ valid[1].T
-    distances = (1 - affinity / rows.clamp(min=1)).clamp(min=0).sqrt()
-    return distances.numpy()
-
-
-def _roots(call: Call, batch: int, rows: slice) -> Tensor:
-    """`(heads, rows, keys)`, float64: the roots of the weights of some rows."""
-    # Roots in float64: in float32 the distance of equal heads would be 0.001 and not 0.
-    weights = [call.weights(head, rows, batch=batch).detach().cpu() for head in range(call.sizes.heads)]
-    return torch.stack(weights).double().sqrt()
+    return distances(Record([a]), Record([b]))
 
 
 def _watched(model: nn.Module, inputs: Mapping[str, Any]) -> Record:
     """One pass of a model in evaluation mode, which is left as it was."""
-    modes = {module: module.training for module in model.modules()}
-    try:
-        with torch.no_grad(), watch(model.eval(), keep="vectors", map=None) as record:
-            model(**inputs)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
+    with undisturbed(model), watch(model, keep="vectors", map=None) as record:
+        model(**inputs)
     return record
 
 

@@ -5,6 +5,7 @@ Knows specs and outputs of heads; where calls are caught and changed is in `inte
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -48,7 +49,7 @@ class HeadOutput:
 
 
 @dataclass(frozen=True, eq=False)
-class Output:
+class Output(ABC):
     """What stands in the place of the outputs of heads.
 
     Attributes:
@@ -59,9 +60,9 @@ class Output:
     needs = False
     alters = True
 
+    @abstractmethod
     def of(self, heads: HeadOutput) -> Tensor:
         """The output `(batch, heads, queries, value_dim)` in its place."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -28,6 +29,24 @@ def joined_heads(parts: list[Observation], heads: list[list[int]]) -> Observatio
     for part in parts:
         parameters |= part.parameters
     return replace(joined, parameters=parameters)
+
+
+def joined_tensors(parts: list[dict[str, Tensor]], heads: list[list[int]]) -> dict[str, Tensor]:
+    """Tensors `(batch, heads, …)` of groups of heads by name, as those of all heads; what some group lacks is left out.
+
+    Args:
+        parts: one for each group; one row of heads stands for all of its group.
+        heads: as for `joined_heads`.
+    """
+    counts = [len(group) for group in heads]
+    wide = [
+        {name: tensor.expand(-1, count, *tensor.shape[2:]) for name, tensor in part.items()}
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    joined: dict[str, Tensor] = _joined(
+        wide, counts, torch.tensor(list(chain.from_iterable(heads))).argsort()
+    )
+    return joined
 
 
 def _joined(parts: list[Any], counts: list[int], back: Tensor) -> Any:

@@ -21,7 +21,7 @@ from regard.statistics.table import PLACED, wanted
 from regard.watch.captured import CapturedCall
 from regard.watch.cpu_copies import call_of, on_cpu
 from regard.watch.modules import CallSite
-from regard.watch.observed_heads import joined_heads
+from regard.watch.observed_heads import joined_heads, joined_tensors
 from regard.watch.resolved import ResolvedCall
 from regard.watch.resolver import Resolver
 from regard.watch.session import Session
@@ -183,7 +183,14 @@ class Recorder(Session):
         return replace(seen, groups=groups, **unknown)
 
     def _uniform(self, resolved: ResolvedCall) -> dict[str, Tensor]:
-        """What uniform weights would give under the mask of a call."""
+        """What uniform weights would give under the mask of a call, with what an intervention adds to it."""
+        if resolved.changes:
+            # Not under the mask of the largest weights: what they are is the heads' own choice, and no chance.
+            changes = tuple(
+                replace(group, change=replace(group.change, top=None)) for group in resolved.changes
+            )
+            parts = replace(resolved, changes=changes).weight_parts()
+            return joined_tensors([self._uniform(part) for _, part in parts], [heads for heads, _ in parts])
         want = wanted(self.settings.statistics, output=False)
         return on_cpu(uniform_of(resolved, want, self.resolver.masks))
 

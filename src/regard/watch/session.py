@@ -5,6 +5,7 @@ Knows what watches and interventions share; what is done with a call is theirs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +31,7 @@ from regard.watch.watcher import Witness
 HOOKS = [HOOK, torch_calls.HOOK, huggingface.HOOK, flex.HOOK, checkpoint.HOOK]
 
 
-class Session:
+class Session(ABC):
     """What a watch and an intervention have in common (the part of a `Watcher` that knows modules).
 
     Attributes:
@@ -165,9 +166,9 @@ class Session:
         """Whether an intervention changes calls of a module."""
         return bool(changes_at(site.module))
 
+    @abstractmethod
     def _ends(self, identities: dict[str, tuple[str, str, int]]) -> dict[str, int]:
         """Where the queries of a module's earlier steps ended, by the kinds of attention of which there were any."""
-        raise NotImplementedError
 
     def _resolve_call(self, site: CallSite, captured: CapturedCall) -> ResolvedCall:
         known = self._resolved.get(captured)
