@@ -75,7 +75,7 @@ def compare(a: Seen, b: Seen, *, inputs: Mapping[str, Any] | None = None) -> Dat
         MissingPackageError: pandas or scipy is not installed.
 
     Example:
-        >>> import regard as rg
+        >>> import regard as rg, torch
         >>> layers = [rg.nn.MultiHeadAttention(8, 2) for _ in range(2)]
         >>> compare(*layers, inputs={"x": torch.ones(1, 5, 8)})["head"].tolist()
         [0, 1]
