@@ -378,7 +378,9 @@ def test_the_valid_call_is_valid_and_names_every_argument(package, name):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("package", "name", "argument"), CALLS)
-def test_a_wrong_argument_is_a_regard_error_or_no_harm(package, name, argument):
+def test_a_wrong_argument_is_a_regard_error_or_no_harm(package, name, argument, tmp_path, monkeypatch):
+    # What is taken for a path is written here.
+    monkeypatch.chdir(tmp_path)
     function, valid, faults = getattr(public(package), name), TABLE[package][name], []
     for kind, make in WRONG.items():
         if kind in OWN_CODE.get((name, argument), ()):
