@@ -55,9 +55,9 @@ def weighted_sums(
     """
     sizes = sizes_of(query, key)
     _outside_of_graphs("weighted_sums", query, key, x)
-    given = _vectors("x", x, (sizes.batch, sizes.heads, sizes.queries), query)
+    vectors = _vectors("x", x, (sizes.batch, sizes.heads, sizes.queries), query)
     full = Spec.of(sizes, **spec).on(query.device)
-    return FirstFold.of(query, key, full, engine).sums(given)
+    return FirstFold.of(query, key, full, engine).sums(vectors)
 
 
 def weighted_means(
@@ -97,8 +97,8 @@ def weighted_means(
     # Heads of the values are those of the keys.
     if x.ndim == 4 and x.shape[1] == sizes.kv_heads:
         x = repeat_heads(x, sizes.group)
-    given = _vectors("x", x, (sizes.batch, sizes.heads, sizes.keys), query)
-    means, _ = means_of(query, key, given, full, engine)
+    vectors = _vectors("x", x, (sizes.batch, sizes.heads, sizes.keys), query)
+    means, _ = means_of(query, key, vectors, full, engine)
     return means
 
 
@@ -128,37 +128,37 @@ class FirstFold:
             state = with_sink(chosen.rows(query, key, None, spec, want), spec)
         return cls(query, key, spec, chosen, state, state.l == 0)
 
-    def sums(self, given: Tensor) -> Tensor:
-        """Σ over queries of `given` · weight: `(batch, heads, keys, vectors)` of `(batch, heads, queries, vectors)`."""
+    def sums(self, vectors: Tensor) -> Tensor:
+        """Σ over queries of vector · weight: `(batch, heads, keys, vectors)` of `(batch, heads, queries, vectors)`."""
         state = self.state
         with torch.no_grad():
-            return self.engine.weighted(self.query, self.key, self.spec, state.m, state.l, given)
+            return self.engine.weighted(self.query, self.key, self.spec, state.m, state.l, vectors)
 
 
 @torch.no_grad()
 def means_of(
-    query: Tensor, key: Tensor, given: Tensor, spec: Spec, engine: str = "auto"
+    query: Tensor, key: Tensor, vectors: Tensor, spec: Spec, engine: str = "auto"
 ) -> tuple[Tensor, Tensor]:
-    """Σ over keys of weight · `given`, and which queries attend nothing, for a spec that has been checked.
+    """Σ over keys of weight · `vectors`, and which queries attend nothing, for a spec that has been checked.
 
     Args:
-        given: `(batch, heads, keys, vectors)`; where all heads have the same numbers, an expanded tensor.
+        vectors: `(batch, heads, keys, vectors)`; where all heads have the same numbers, an expanded tensor.
     """
     exact = statistics_dtype(query.dtype)
     sizes = sizes_of(query, key)
     # The products must be as precise as statistics, and a model may be in half precision.
-    query, key, given = (tensor.detach().to(exact) for tensor in (query, key, given))
+    query, key, vectors = (tensor.detach().to(exact) for tensor in (query, key, vectors))
     # A value belongs to a head of keys: what differs between the heads that share one needs keys of its own.
-    if given.stride(1) == 0:
-        given = given[:, : sizes.kv_heads]
+    if vectors.stride(1) == 0:
+        vectors = vectors[:, : sizes.kv_heads]
     else:
         key = repeat_heads(key, sizes.group)
     want = Wanted()
-    chosen = engines.choose(engine, query, key, given, spec, want)
-    state = with_sink(chosen.rows(query, key, given, spec, want), spec)
+    chosen = engines.choose(engine, query, key, vectors, spec, want)
+    state = with_sink(chosen.rows(query, key, vectors, spec, want), spec)
     empty = state.l == 0
     if state.o is None:
-        return query.new_zeros((*empty.shape, given.shape[3])), empty
+        return query.new_zeros((*empty.shape, vectors.shape[3])), empty
     means = state.o / state.filled[..., None].to(state.o.dtype)
     return means.masked_fill(empty[..., None], 0.0), empty
 
@@ -188,8 +188,8 @@ def _vectors(name: str, x: Tensor, shape: tuple[int, int, int], query: Tensor) -
         )
     if x.device != query.device:
         raise ArgumentError(f"{name} must be where query is, on {query.device}, got {x.device}")
-    given = x.detach().to(statistics_dtype(query.dtype))
+    vectors = x.detach().to(statistics_dtype(query.dtype))
     # 0 · NaN is NaN: a number that meets no weight would reach a sum all the same.
-    if not bool(given.isfinite().all()):
+    if not bool(vectors.isfinite().all()):
         raise ArgumentError(f"{name} must be finite")
-    return given.expand(*shape, -1)
+    return vectors.expand(*shape, -1)

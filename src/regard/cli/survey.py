@@ -75,7 +75,7 @@ def survey(
     for name, number in (("--max-tokens", max_tokens), ("--batch-size", batch_size)):
         if number < 1:
             raise ArgumentError(f"{name} must be at least 1, got {number}")
-    given = Texts.of(texts, column)
+    source = Texts.of(texts, column)
     # Before hours of work are done for files that cannot be written.
     for path in (report, parquet, profile):
         if path is not None:
@@ -86,10 +86,10 @@ def survey(
     tokens = min(max_tokens, reader.limit or max_tokens)
     parts = [SpinnerColumn(), TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("texts")]
     with Progress(*parts, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("reading", total=given.count)
+        task = bar.add_task("reading", total=source.count)
         seen = read_texts(
             reader.model,
-            given,
+            source,
             tokenizer=_tokenizer(reader, tokens),
             tokens=tokens,
             batch_size=batch_size,
@@ -116,7 +116,7 @@ def survey(
         # Imported here, as without a report nothing needs to draw.
         from regard.page import profile as page
 
-        write(report, page(seen, title=f"{name}: {given.path.name}"), "report")
+        write(report, page(seen, title=f"{name}: {source.path.name}"), "report")
         console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
 
 
@@ -170,8 +170,8 @@ def _print(console: Console, name: str, seen: Profile, tokens: int) -> None:
     for key, head in heads[:LINES]:
         # A line of a narrow terminal has room for one interval; the page and the Parquet table have all.
         cells = [
-            _cell(numbers.get((*key, head, statistic)), margin=place == 0)
-            for place, statistic in enumerate(shown)
+            _cell(numbers.get((*key, head, statistic)), margin=column == 0)
+            for column, statistic in enumerate(shown)
         ]
         table.add_row(short[key], str(head), *cells)
     console.print(table)

@@ -46,20 +46,20 @@ class Texts:
         """
         try:
             if path.is_dir():
-                found = cls(path, "files", len(_files(path)))
+                texts = cls(path, "files", len(_files(path)))
             elif path.suffix.lower() in PARQUET:
                 return cls._of_parquet(path, column)
             else:
-                found = cls._of_file(path)
+                texts = cls._of_file(path)
         except OSError as error:
             raise ArgumentError(
                 f"--texts must be a file or folder that can be read, got {str(path)!r}: {error.strerror}"
             ) from error
         if column is not None:
             raise ArgumentError(f"--column must be left out where --texts is no Parquet file, got {column!r}")
-        if not found.count:
+        if not texts.count:
             raise ArgumentError(f"--texts must hold at least one text, and {str(path)!r} holds none")
-        return found
+        return texts
 
     @classmethod
     def _of_file(cls, path: Path) -> Texts:

@@ -99,9 +99,9 @@ def _by_sample(
     samples = []
     for i in range(info.batch_size):
         sample = list(args)
-        for place, axis in enumerate(axes):
+        for argument, axis in enumerate(axes):
             if axis is not None:
-                sample[place] = args[place].select(axis, i)
+                sample[argument] = args[argument].select(axis, i)
         samples.append(function.apply(*sample))
     results: list[Tensor | None] = []
     for parts in zip(*samples, strict=True):

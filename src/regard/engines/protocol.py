@@ -64,13 +64,13 @@ class Engine(Runner, Protocol):
         """
 
     def weighted(
-        self, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, given: Tensor, /
+        self, query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, rows: Tensor, /
     ) -> Tensor:
         """The product of row vectors with the weights, Σ over queries of given · weight; no gradient.
 
         Args:
             m, l: of the rows, as in `columns`.
-            given: `(batch, heads, queries, vectors)`, finite.
+            rows: `(batch, heads, queries, vectors)`, finite.
 
         Returns:
             `(batch, heads, keys, vectors)`, in the type of statistics.

@@ -56,16 +56,16 @@ def second(
     sums = gradient_sums(every, [True] * len(every), exact)
     for (q0, q1), windows in walk(spec, sizes, shape_of(sizes, spec.mask, spec.offset)):
         for window in windows:
-            places = _places(spec, window, slice(q0 - spec.offset, q1 - spec.offset))
-            leaves = [_leaf(t, place, exact) for t, place in zip(every, places, strict=True)]
-            m = grads.m[places[0]].to(exact)
-            wanted = [_part(c, place, exact) for c, place in zip(cotangents, places, strict=False)]
+            tiles = _places(spec, window, slice(q0 - spec.offset, q1 - spec.offset))
+            leaves = [_leaf(t, tile, exact) for t, tile in zip(every, tiles, strict=True)]
+            m = grads.m[tiles[0]].to(exact)
+            wanted = [_part(c, tile, exact) for c, tile in zip(cotangents, tiles, strict=False)]
             with torch.enable_grad():
                 total = _sum(leaves, m, sizes, spec, want, window)
                 tile_grads = _twice(total, leaves, wanted)
-            for held, place, grad in zip(sums, places, tile_grads, strict=True):
+            for held, tile, grad in zip(sums, tiles, tile_grads, strict=True):
                 if held is not None and grad is not None:
-                    held[place] += grad
+                    held[tile] += grad
     return in_input_types(sums, every)
 
 
@@ -78,17 +78,17 @@ def _places(spec: Spec, window: Window, rows: slice) -> list[Index]:
     return [of_queries, of_keys, of_keys, index, *[of_queries] * len(GRADED)]
 
 
-def _part(tensor: Tensor | None, place: Index, dtype: torch.dtype) -> Tensor | None:
+def _part(tensor: Tensor | None, tile: Index, dtype: torch.dtype) -> Tensor | None:
     if tensor is None:
         return None
-    return tensor[place].to(dtype)
+    return tensor[tile].to(dtype)
 
 
-def _leaf(tensor: Tensor | None, place: Index, dtype: torch.dtype) -> Tensor | None:
+def _leaf(tensor: Tensor | None, tile: Index, dtype: torch.dtype) -> Tensor | None:
     """A tile's part as a tensor of its own, of which derivatives can be taken."""
     if tensor is None:
         return None
-    return tensor.detach()[place].to(dtype, copy=True).requires_grad_()
+    return tensor.detach()[tile].to(dtype, copy=True).requires_grad_()
 
 
 def _clean(tensor: Tensor) -> Tensor:

@@ -58,34 +58,34 @@ def histogram(layers: Layers, statistic: str) -> DataFrame:
 
 def mass(layers: Layers, by: str) -> DataFrame:
     """See `Profile.mass`."""
-    found = masses_of(layers, by)
+    masses = masses_of(layers, by)
     if by == "distance":
-        sides = {key: {"before": each[:, 0], "after": each[:, 1]} for key, each in found.items()}
+        sides = {key: {"before": mass[:, 0], "after": mass[:, 1]} for key, mass in masses.items()}
         return _table(sides, bins.power_edges(), "mass")
-    keys = {key: layers[key].pieces["keys"] for key in found}
-    return _table({key: {"": each} for key, each in found.items()}, bins.power_edges(), "mass", keys)
+    keys = {key: layers[key].pieces["keys"] for key in masses}
+    return _table({key: {"": mass} for key, mass in masses.items()}, bins.power_edges(), "mass", keys)
 
 
 def _pieces(layers: Layers, name: str) -> dict[tuple[str, str], Tensor]:
-    found = {key: layer.pieces[name] for key, layer in layers.items() if name in layer.pieces}
-    if not found:
+    pieces = {key: layer.pieces[name] for key, layer in layers.items() if name in layer.pieces}
+    if not pieces:
         raise RecordError(f"{name!r} must have been kept by some layer of the profile, and none has it")
-    return found
+    return pieces
 
 
 def _table(
-    found: dict[tuple[str, str], dict[str, Tensor]],
+    tables: dict[tuple[str, str], dict[str, Tensor]],
     edges: list[float],
     column: str,
     keys: dict[tuple[str, str], Tensor] | None = None,
 ) -> DataFrame:
     """Rows of bins, up to the last one that any head uses; by side, where there are sides."""
     # NaN counts as mass: a bin whose value is unknown must not be cut off.
-    used = torch.stack([v.nan_to_num(1.0).sum(0) != 0 for each in found.values() for v in each.values()])
+    used = torch.stack([v.nan_to_num(1.0).sum(0) != 0 for sides in tables.values() for v in sides.values()])
     most = int(used.any(0).int().mul(torch.arange(1, used.shape[1] + 1)).max())
     lows, highs = np.array(edges[:most]), np.array(edges[1 : most + 1])
     parts = []
-    for (name, kind), sides in found.items():
+    for (name, kind), sides in tables.items():
         whole = torch.stack(list(sides.values())).sum((0, 2))
         for head in range(len(whole)):
             for side, values in sides.items():

@@ -17,12 +17,12 @@ CELLS = 32
 
 def fraction_edges() -> list[float]:
     """The edges of the bins of a fraction, 21 of them: 0, 0.05 … 1."""
-    return [place / FRACTIONS for place in range(FRACTIONS + 1)]
+    return [step / FRACTIONS for step in range(FRACTIONS + 1)]
 
 
 def power_edges() -> list[float]:
     """The edges of the bins of positions and distances: 0, 1, 2, 4, 8 … 2⁴¹."""
-    return [0.0, *(float(1 << place) for place in range(POWERS))]
+    return [0.0, *(float(1 << power) for power in range(POWERS))]
 
 
 def fraction_bin(values: Tensor) -> Tensor:
@@ -49,14 +49,14 @@ def counted(bins: Tensor, valid: Tensor, size: int) -> Tensor:
 
 
 def by_power(values: Tensor) -> Tensor:
-    """Sums over the last axis `(…, POWERS)`, float64: of place 0, of 1, of 2 and 3, of 4 to 7 …"""
+    """Sums over the last axis `(…, POWERS)`, float64: of positions 0, 1, 2 and 3, 4 to 7 …"""
     values = values.double()
     result = values.new_zeros((*values.shape[:-1], POWERS))
-    start, place = 0, 0
+    start, power = 0, 0
     while start < values.shape[-1]:
-        stop = 1 << place
-        result[..., place] = values[..., start:stop].sum(-1)
-        start, place = stop, place + 1
+        stop = 1 << power
+        result[..., power] = values[..., start:stop].sum(-1)
+        start, power = stop, power + 1
     return result
 
 

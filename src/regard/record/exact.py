@@ -44,12 +44,12 @@ def exact(values: Tensor, digits: tuple[int, ...] = DIGITS) -> Tensor:
 
 def normalized(sums: Tensor) -> Tensor:
     """The one way to write a number: every digit but the first from 0 to 2³² − 1."""
-    places = list(sums.unbind(-1))
-    for place in range(len(places) - 2, 0, -1):
+    digits = list(sums.unbind(-1))
+    for digit in range(len(digits) - 2, 0, -1):
         # An arithmetic shift, as is right for digits that are negative.
-        places[place - 1] = places[place - 1] + (places[place] >> BITS)
-        places[place] = places[place] & MASK
-    return torch.stack(places, -1)
+        digits[digit - 1] = digits[digit - 1] + (digits[digit] >> BITS)
+        digits[digit] = digits[digit] & MASK
+    return torch.stack(digits, -1)
 
 
 def add(a: Tensor, b: Tensor) -> Tensor:
@@ -81,8 +81,8 @@ def floats(sums: Tensor, digits: tuple[int, ...] = DIGITS) -> Tensor:
     """The numbers as float64 `(…)`; NaN where one that went in was none."""
     value = torch.zeros(sums.shape[:-1], dtype=torch.float64)
     # From the largest digit on: what cancels is exact, and only the last step rounds.
-    for place, exponent in enumerate(digits):
-        value = value + sums[..., place].double() * 2.0**exponent
+    for digit, exponent in enumerate(digits):
+        value = value + sums[..., digit].double() * 2.0**exponent
     return torch.where(sums[..., -1] > 0, torch.nan, value)
 
 

@@ -174,10 +174,10 @@ class History:
             )
         return indices[0]
 
-    def heads_of(self, place: int) -> slice:
+    def heads_of(self, index: int) -> slice:
         """Where the heads of a layer are on the axis `heads`."""
-        start = sum(layer.heads for layer in self.layers[:place])
-        return slice(start, start + self.layers[place].heads)
+        start = sum(layer.heads for layer in self.layers[:index])
+        return slice(start, start + self.layers[index].heads)
 
     @property
     def table(self) -> DataFrame:
@@ -189,8 +189,8 @@ class History:
         values = self.values.double().numpy()
         parts = []
         for row, step in enumerate(self.steps):
-            for place, layer in enumerate(self.layers):
-                columns = values[row, :, self.heads_of(place)]
+            for index, layer in enumerate(self.layers):
+                columns = values[row, :, self.heads_of(index)]
                 which = identity(layer.name, layer.kind, layer.heads, step=step)
                 parts.append(which | dict(zip(self.statistics, columns, strict=True)))
         return frame(parts, identity("", "", 0, step=0) | {name: np.empty(0) for name in self.statistics})

@@ -51,7 +51,7 @@ class Layer:
     pieces: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, calls: Sequence[Call], place: int = 0) -> Layer:
+    def of(cls, calls: Sequence[Call], position: int = 0) -> Layer:
         """What the calls of one layer in one record add."""
         # Calls of a layer that is used several times are about the same texts, each of which counts once.
         texts = [Texts.of(call) for call in calls]
@@ -61,15 +61,15 @@ class Layer:
                 queries=torch.zeros(call.sizes.heads, dtype=torch.int64),
                 parameters=call.parameters,
                 pieces=pieces(call),
-                place=place,
+                place=position,
             )
             for call in calls
         ]
-        parts += [_of_texts(item, calls[0], place) for item in joined]
+        parts += [_of_texts(item, calls[0], position) for item in joined]
         for call in calls:
             if call.row_names():
                 queries = call.valid().sum((0, 2)).cpu()
-                parts.append(cls(queries=queries, parameters=call.parameters, place=place))
+                parts.append(cls(queries=queries, parameters=call.parameters, place=position))
         layer = reduce(lambda one, other: one.merge(other, calls[0].layer), parts)
         return layer._with(records=1)
 
@@ -104,8 +104,8 @@ class Layer:
         """`(heads,)`, float64: the mean of a statistic over its queries; NaN where it was not kept, 0 for no query."""
         if name not in self.names:
             return torch.full((len(self.queries),), torch.nan, dtype=torch.float64)
-        place = self.names.index(name)
-        return floats(self.totals[place]) / self.counts[place].clamp(min=1)
+        index = self.names.index(name)
+        return floats(self.totals[index]) / self.counts[index].clamp(min=1)
 
     def relative_map(self) -> Tensor | None:
         """`(heads, 32, 32)`, float64: mean share of the attention of queries in each 32nd of a text by keys in each.
@@ -138,7 +138,7 @@ class Layer:
         return Layer(**(vars(self) | {"records": records}))
 
 
-def _of_texts(texts: Texts, call: Call, place: int) -> Layer:
+def _of_texts(texts: Texts, call: Call, position: int) -> Layer:
     """Sums over texts."""
     counted = texts.counts > 0
     # A text without a valid query has no mean: it adds 0 here, and is not counted either.
@@ -146,7 +146,7 @@ def _of_texts(texts: Texts, call: Call, place: int) -> Layer:
     return Layer(
         queries=torch.zeros(call.sizes.heads, dtype=torch.int64),
         parameters=call.parameters,
-        place=place,
+        place=position,
         names=texts.names,
         totals=total(exact(texts.totals), 1),
         counts=texts.counts.sum(1),
@@ -156,11 +156,11 @@ def _of_texts(texts: Texts, call: Call, place: int) -> Layer:
     )
 
 
-def _join(found: list[Texts], texts: Texts) -> list[Texts]:
-    joined = found[-1].join(texts)
+def _join(runs: list[Texts], texts: Texts) -> list[Texts]:
+    joined = runs[-1].join(texts)
     if joined is None:
-        return [*found, texts]
-    return [*found[:-1], joined]
+        return [*runs, texts]
+    return [*runs[:-1], joined]
 
 
 def _none(*more: int) -> Tensor:

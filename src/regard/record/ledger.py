@@ -93,8 +93,8 @@ class Ledger:
 
     def numbers(self) -> list[int]:
         """The numbers of the shards that are there, rising."""
-        found = (SHARD.fullmatch(path.name) for path in self.folder.iterdir())
-        return sorted(int(match[1]) for match in found if match)
+        matches = (SHARD.fullmatch(path.name) for path in self.folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
 
     def read(self, number: int) -> tuple[Profile, list[str]]:
         """A shard, and the digests of the batches in it; of no batches where it is not there.

@@ -33,18 +33,18 @@ def load(path: str | PathLike[str]) -> Any:
     """
     if not isinstance(path, str | PathLike):
         raise ArgumentError(f"path must be a string or a path, got {shown(path)}")
-    place = Path(path)
-    if (place / LEDGER).exists():
-        return Ledger.open(place).profile()
-    if not place.is_file():
-        return Record.load(place)
+    source = Path(path)
+    if (source / LEDGER).exists():
+        return Ledger.open(source).profile()
+    if not source.is_file():
+        return Record.load(source)
     try:
-        with place.open("rb") as file:
+        with source.open("rb") as file:
             start = file.read(START)
     except OSError as error:
-        raise RecordError(f"{place}: cannot be read: {error.strerror or error}") from error
+        raise RecordError(f"{source}: cannot be read: {error.strerror or error}") from error
     for name, kind in FORMATS.items():
         if name in start:
-            return kind.load(place)
+            return kind.load(source)
     # Says that a record is a folder, and this is a file.
-    return Record.load(place)
+    return Record.load(source)

@@ -58,7 +58,7 @@ class Profile:
         calls: dict[tuple[str, str], list[Call]] = {}
         for call in record:
             calls.setdefault((call.layer, call.kind), []).append(call)
-        layers = {key: Layer.of(several, place) for place, (key, several) in enumerate(calls.items())}
+        layers = {key: Layer.of(several, position) for position, (key, several) in enumerate(calls.items())}
         # The largest, as a model may pass only some rows of a batch through a layer.
         texts = max((call.sizes.batch for call in record), default=0)
         return self.merge(Profile(layers, 1, texts))
@@ -123,10 +123,10 @@ class Profile:
             heads = len(layer.queries)
             order = [s for s in names_of([layer.names]) if s in layer.names]
             for statistic in order:
-                place = layer.names.index(statistic)
-                count = layer.texts[place].numpy()
-                mean = floats(layer.means[place]).numpy() / np.maximum(count, 1)
-                variance = variances(layer.means[place], layer.squares[place], layer.texts[place])
+                index = layer.names.index(statistic)
+                count = layer.texts[index].numpy()
+                mean = floats(layer.means[index]).numpy() / np.maximum(count, 1)
+                variance = variances(layer.means[index], layer.squares[index], layer.texts[index])
                 # At least one degree of freedom, for which scipy is defined; `variances` has NaN for a single text.
                 quantile = special.stdtrit(np.maximum(count - 1, 1), 0.5 + confidence / 2)
                 margin = quantile * np.sqrt(variance / np.maximum(count, 1))
@@ -208,7 +208,7 @@ class Profile:
         }
 
     def __repr__(self) -> str:
-        said = f"Profile of {self.records} records, {len(self.layers)} layers"
+        text = f"Profile of {self.records} records, {len(self.layers)} layers"
         if self.failures:
-            said += f", {len(self.failures)} texts that failed"
-        return said
+            text += f", {len(self.failures)} texts that failed"
+        return text

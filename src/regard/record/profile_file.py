@@ -151,8 +151,8 @@ def _layer(entry: dict[str, Any], index: int, tensors: dict[str, Tensor]) -> Lay
             raise ValueError(
                 f"{name} must be {shapes[name]} of {kind}, got {tuple(tensor.shape)} of {tensor.dtype}"
             )
-    records, place = entry["records"], entry["place"]
-    if type(records) is not int or type(place) is not int:
+    records, position = entry["records"], entry["place"]
+    if type(records) is not int or type(position) is not int:
         raise ValueError("records and place must be integers")
     known: dict[str, Any] = {"parameters": entry["parameters"], "names": names, "pieces": pieces, **sums}
-    return Layer(queries=queries, records=records, place=place, **known)
+    return Layer(queries=queries, records=records, place=position, **known)

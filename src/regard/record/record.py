@@ -79,15 +79,15 @@ class Record:
     def _find(self, name: str) -> int:
         # Each layer once: one that was called several times is one answer, and another error.
         layers = list(dict.fromkeys(call.layer for call in self))
-        found = [layers[index] for index in matching(name, layers)]
-        if not found:
+        names = [layers[index] for index in matching(name, layers)]
+        if not names:
             raise RecordError(f"no layer {name!r} in the record; {close_to(name, layers)}")
-        if len(found) > 1:
-            raise RecordError(f"{name!r} must be a part of one layer's name, got several: {', '.join(found)}")
-        indices = [index for index, call in enumerate(self) if call.layer == found[0]]
+        if len(names) > 1:
+            raise RecordError(f"{name!r} must be a part of one layer's name, got several: {', '.join(names)}")
+        indices = [index for index, call in enumerate(self) if call.layer == names[0]]
         if len(indices) > 1:
             raise RecordError(
-                f"layer {found[0]!r} was called {len(indices)} times: take record[i], i one of {indices}"
+                f"layer {names[0]!r} was called {len(indices)} times: take record[i], i one of {indices}"
             )
         return indices[0]
 

@@ -130,8 +130,8 @@ def names_of(several: Iterable[Iterable[str]]) -> list[str]:
 def identity(layer: str, kind: str, heads: int, **numbers: int | np.ndarray) -> dict[str, np.ndarray]:
     """The columns that say which heads a part of the table is about; `numbers` are for all or one each."""
     text = {"layer": np.full(heads, layer, object), "kind": np.full(heads, kind, object)}
-    given = {name: np.full(heads, number) for name, number in numbers.items()}
-    return text | {"head": np.arange(heads)} | given
+    columns = {name: np.full(heads, number) for name, number in numbers.items()}
+    return text | {"head": np.arange(heads)} | columns
 
 
 def joined(parts: Sequence[dict[str, np.ndarray]], empty: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

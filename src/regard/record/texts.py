@@ -72,30 +72,30 @@ class Texts:
 
 def pieces(call: Call) -> dict[str, Tensor]:
     """Everything of a call that has an axis of bins or cells: see `Layer.pieces`."""
-    found: dict[str, Tensor] = {}
+    pieces: dict[str, Tensor] = {}
     if call.row_names():
         valid = call.valid().cpu()
         fraction = fractions(call, valid)
         if fraction is not None:
             values, which = fraction
             which = which & values.isfinite()
-            found["entropy_fraction"] = bins.counted(
+            pieces["entropy_fraction"] = bins.counted(
                 bins.fraction_bin(torch.where(which, values, 0.0)), which, bins.FRACTIONS
             )
         if call.distance is not None:
             distance = call.distance.detach().cpu()
             which = valid & distance.isfinite()
-            found["distance"] = bins.counted(
+            pieces["distance"] = bins.counted(
                 bins.power_bin(torch.where(which, distance, 0.0)), which, bins.POWERS
             )
     spans = _key_spans(call)
     if call.received is not None:
-        found |= _received(call.received.detach().cpu(), spans)
+        pieces |= _received(call.received.detach().cpu(), spans)
     if call.by_offset is not None:
-        found["by_offset"] = _by_offset(call.by_offset.detach().cpu(), call.offset - (call.sizes.keys - 1))
+        pieces["by_offset"] = _by_offset(call.by_offset.detach().cpu(), call.offset - (call.sizes.keys - 1))
     if call.map is not None:
-        found |= _relative(call, call.map, spans)
-    return found
+        pieces |= _relative(call, call.map, spans)
+    return pieces
 
 
 def merged(mine: dict[str, Tensor], other: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -194,13 +194,13 @@ def _pooled(peak: Tensor, overlap: Tensor, axis: int) -> Tensor:
     most = int(many.max()) if many.numel() else 0
     largest = None
     for step in range(most):
-        place = start + torch.minimum(torch.full_like(many, step), (many - 1).clamp(min=0))
+        index = start + torch.minimum(torch.full_like(many, step), (many - 1).clamp(min=0))
         shape = [len(peak), 1, 1, 1]
-        shape[axis] = place.shape[1]
+        shape[axis] = index.shape[1]
         sizes = list(peak.shape)
-        sizes[axis] = place.shape[1]
-        found = peak.gather(axis, place.reshape(shape).expand(sizes))
-        largest = found if largest is None else torch.maximum(largest, found)
+        sizes[axis] = index.shape[1]
+        gathered = peak.gather(axis, index.reshape(shape).expand(sizes))
+        largest = gathered if largest is None else torch.maximum(largest, gathered)
     if largest is None:
         sizes = list(peak.shape)
         sizes[axis] = overlap.shape[2]

@@ -203,13 +203,13 @@ def group(name: str, keys: Tensor | Iterable[int], size: int | None = None) -> C
             raise ArgumentError(
                 "group needs a boolean tensor over the keys, or positions with size=number of keys"
             )
-        size, places = whole("size", size, 0), integers(f"positions of group {name!r}", members)
-        outside = [place for place in places.flatten().tolist() if not 0 <= place < size]
+        size, positions = whole("size", size, 0), integers(f"positions of group {name!r}", members)
+        outside = [key for key in positions.flatten().tolist() if not 0 <= key < size]
         if outside:
             raise ArgumentError(
                 f"positions of group {name!r} must be whole, from 0 to {size - 1}, got {outside[0]}"
             )
-        members = torch.zeros(size, dtype=torch.bool).index_fill(0, places.flatten().cpu(), True)
+        members = torch.zeros(size, dtype=torch.bool).index_fill(0, positions.flatten().cpu(), True)
     return Choice(f"group:{name}", columns.group(name, members))
 
 
@@ -269,10 +269,10 @@ def _ids(side: str, values: Tensor | Sequence[int]) -> Tensor:
 def _members(keys: Tensor | Iterable[int]) -> Tensor:
     if isinstance(keys, Tensor):
         return concrete("keys", keys)
-    places = listed("keys", keys, lambda name, value: value)
-    if places and all(isinstance(place, bool) for place in places):
-        return torch.tensor(places)
-    return torch.tensor([whole("a key of the group", place) for place in places], dtype=torch.int64)
+    keys = listed("keys", keys, lambda name, value: value)
+    if keys and all(isinstance(key, bool) for key in keys):
+        return torch.tensor(keys)
+    return torch.tensor([whole("a key of the group", key) for key in keys], dtype=torch.int64)
 
 
 _DEFAULTS = {

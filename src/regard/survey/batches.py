@@ -44,21 +44,21 @@ class Batch:
         return [Batch(1, "", _row(self.given, row)) for row in range(self.rows)]
 
 
-def batches_of(given: Iterable[Any], batch_size: int, *, texts: bool) -> Iterator[Batch]:
+def batches_of(batches: Iterable[Any], batch_size: int, *, texts: bool) -> Iterator[Batch]:
     """What was given to a survey as batches.
 
     Args:
-        given: keyword arguments of the model, or texts. batch_size: how many texts go together.
+        batches: keyword arguments of the model, or texts. batch_size: how many texts go together.
         texts: whether there is a tokenizer, so that texts are wanted.
 
     Raises:
         ArgumentError: an element that is neither.
     """
     # A tensor without an axis says that it can be iterated over, and cannot.
-    if isinstance(given, str | bytes | Mapping | Tensor) or not isinstance(given, Iterable):
-        raise ArgumentError(f"batches must be an iterable of {_wanted(texts)}, got {shown(given)}")
+    if isinstance(batches, str | bytes | Mapping | Tensor) or not isinstance(batches, Iterable):
+        raise ArgumentError(f"batches must be an iterable of {_wanted(texts)}, got {shown(batches)}")
     together: list[str] = []
-    for number, item in enumerate(given):
+    for number, item in enumerate(batches):
         if texts and isinstance(item, str):
             together.append(item)
             if len(together) == batch_size:

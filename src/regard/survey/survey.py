@@ -109,14 +109,14 @@ def survey(
     shard = whole("shard", shard, 1)
     if map is not None:
         map = whole("map", map, 1)
-    asked: Any = statistics
+    chosen: Any = statistics
     if statistics is None:
-        asked = STATISTICS
+        chosen = STATISTICS
     elif not isinstance(statistics, str | Choice) and not callable(statistics):
-        asked = tuple(listed("statistics", statistics, lambda _, item: item))
-    if not callable(asked):
+        chosen = tuple(listed("statistics", statistics, lambda _, item: item))
+    if not callable(chosen):
         # An unknown statistic is an error now, and not a failure of every text.
-        wanted(asked)
+        wanted(chosen)
     for name, function in (("tokenizer", tokenizer), ("progress", progress)):
         if function is not None and not callable(function):
             raise ArgumentError(f"{name} must be a function, got {shown(function)}")
@@ -124,7 +124,7 @@ def survey(
         layers = tuple(listed("layers", layers, lambda _, item: item))
     if folder is not None and not isinstance(folder, str | PathLike):
         raise ArgumentError(f"folder must be a string or a path, got {shown(folder)}")
-    reader = _Reader(model, tokenizer, asked, layers, map, tokens)
+    reader = _Reader(model, tokenizer, chosen, layers, map, tokens)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     processes = Processes.here(cpu=device.type == "cpu")
     if processes.count > 1 and folder is None:
@@ -136,7 +136,7 @@ def survey(
         settings = {
             "model": type(model).__name__,
             "weights": fingerprint(model),
-            "statistics": named(asked),
+            "statistics": named(chosen),
             "layers": layers if layers is None or isinstance(layers, str | int) else list(layers),
             "map": map,
             "tokens": tokens,

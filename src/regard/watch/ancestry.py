@@ -35,8 +35,8 @@ class Ancestry:
         of which nobody knows what they were made of, is left alone.
         """
         # Most modules have one input: leave before the arguments are bound to names, which is slow.
-        given = (*site.args, *site.kwargs.values())
-        if sum(isinstance(t, Tensor) and t.ndim > 2 and t.is_floating_point() for t in given) < 2:
+        arguments = (*site.args, *site.kwargs.values())
+        if sum(isinstance(t, Tensor) and t.ndim > 2 and t.is_floating_point() for t in arguments) < 2:
             return
         sequences = {
             name: t

@@ -48,16 +48,16 @@ class Filled:
         # Nothing to compare: it is taken for what caches do.
         if held is None or key is None or held.shape[::3] != key.shape[::3] or not held.shape[2]:
             return True
-        newest, given = held[:, 0, -1], key[:, 0, -1]
-        return newest.device != given.device or bool((newest == given.to(newest.dtype)).all())
+        newest, appended = held[:, 0, -1], key[:, 0, -1]
+        return newest.device != appended.device or bool((newest == appended.to(newest.dtype)).all())
 
 
 def filled(stack: Sequence[CallSite], queries: int) -> Filled | None:
     """What the cache of the innermost module says; None where there is none, or one that does not say."""
     for site in list(reversed(stack))[:AROUND]:
-        given = site.given()
+        arguments = site.given()
         for name in NAMES:
-            cache = given.get(name)
+            cache = arguments.get(name)
             if cache is None or isinstance(cache, bool | int | str):
                 continue
             state = _state_of(cache, _layer_index(stack), queries)

@@ -112,10 +112,10 @@ class ByLayer(Output):
         if heads.layer not in self.values:
             known = ", ".join(self.values)
             raise ArgumentError(f"output must have an entry for {heads.layer!r}, it has: {known:.300}")
-        own = tuple(heads.numbers)
+        numbers = tuple(heads.numbers)
         if self.heads:
-            own = tuple(self.heads[number] for number in heads.numbers)
-        return Fixed(self.values[heads.layer]).of(replace(heads, numbers=own))
+            numbers = tuple(self.heads[number] for number in heads.numbers)
+        return Fixed(self.values[heads.layer]).of(replace(heads, numbers=numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,14 +151,14 @@ class HeadChange:
     uniform: bool = False
     output: Output | None = None
 
-    def weighs(self, sizes: Sizes, offset: int, own: Mask | None) -> bool:
+    def weighs(self, sizes: Sizes, offset: int, model_mask: Mask | None) -> bool:
         """Whether the weights of a call of these sizes, with this mask of its own, may become others."""
         others = self.temperature != 1 or self.softcap is not None or self.uniform
         if others or (self.top is not None and self.top < sizes.keys):
             return True
         if self.mask is None or not sizes.queries or not sizes.keys:
             return False
-        return not _implied(self.mask, own, sizes, offset)
+        return not _implied(self.mask, model_mask, sizes, offset)
 
     def joined(self, other: HeadChange, where: str) -> HeadChange:
         """Both at once.
@@ -187,11 +187,11 @@ class HeadChange:
 
     def spec(self, arguments: SpecArguments) -> SpecArguments:
         """The spec with the change, but for `top`, which needs the weights."""
-        mask, own = self.mask, arguments["mask"]
+        mask, model_mask = self.mask, arguments["mask"]
         if mask is None:
-            mask = own
-        elif own is not None:
-            mask = own & mask
+            mask = model_mask
+        elif model_mask is not None:
+            mask = model_mask & mask
         bias, scale, sink = arguments["bias"], arguments["scale"], arguments["sink_logit"]
         softcap = self.softcap or arguments["softcap"]
         assert bias is None or isinstance(bias, Bias)
@@ -270,10 +270,10 @@ def groups_at(module: nn.Module, layer: str, heads: int, kind: str) -> tuple[Gro
     groups: dict[tuple[int, ...], list[int]] = {}
     for head in range(heads):
         # Heads with the same changes are one group, and a group is one fold.
-        own = tuple(i for i, part in enumerate(parts) if part.numbers is None or head in part.numbers)
-        if own:
-            groups.setdefault(own, []).append(head)
-    return tuple(_group([parts[i] for i in own], layer, members) for own, members in groups.items())
+        indices = tuple(i for i, part in enumerate(parts) if part.numbers is None or head in part.numbers)
+        if indices:
+            groups.setdefault(indices, []).append(head)
+    return tuple(_group([parts[i] for i in indices], layer, members) for indices, members in groups.items())
 
 
 def _group(parts: list[Part], layer: str, heads: list[int]) -> Group:
@@ -287,13 +287,13 @@ def _group(parts: list[Part], layer: str, heads: list[int]) -> Group:
 
 def bias_of_heads(bias: Bias | None, heads: Sequence[int]) -> Bias | None:
     """A bias as some heads of the call have it."""
-    own = list(heads)
+    index = list(heads)
     if isinstance(bias, Dense) and bias.values.shape[1] > 1:
-        return bias.with_values(bias.values[:, own])
+        return bias.with_values(bias.values[:, index])
     if isinstance(bias, Alibi) or (isinstance(bias, Relative) and bias.values.shape[0] > 1):
-        return bias.with_values(bias.values[own])
+        return bias.with_values(bias.values[index])
     if isinstance(bias, ScoreMod):
-        function, numbers = bias.function, torch.tensor(own)
+        function, numbers = bias.function, torch.tensor(index)
 
         def of_heads_alone(score: Any, batch: Any, head: Any, q: Any, k: Any) -> Any:
             # The function counts the heads of the call, and the fold only those of the group.
@@ -314,7 +314,7 @@ def spec_of_heads(arguments: SpecArguments, heads: Sequence[int]) -> SpecArgumen
     return SpecArguments({**arguments, "mask": mask, "bias": bias_of_heads(bias, heads), "sink_logit": sink})
 
 
-def _implied(mask: Mask, own: Mask | None, sizes: Sizes, offset: int) -> bool:
+def _implied(mask: Mask, model_mask: Mask | None, sizes: Sizes, offset: int) -> bool:
     """Whether a mask blocks nothing that the call's own mask does not block, as far as both say so at once."""
     from regard.masks.algebra import And
     from regard.masks.tile import ALL
@@ -323,9 +323,9 @@ def _implied(mask: Mask, own: Mask | None, sizes: Sizes, offset: int) -> bool:
     if mask.tile(offset, offset + sizes.queries, 0, sizes.keys) is ALL:
         return True
     # Compared as values and not pair by pair: a miss costs time, but never exactness.
-    if isinstance(own, And):
-        return mask in own.masks
-    return mask == own
+    if isinstance(model_mask, And):
+        return mask in model_mask.masks
+    return mask == model_mask
 
 
 def _divided(bias: Bias, temperature: float) -> Bias:

@@ -87,8 +87,8 @@ class ChangingSoftmax(Softmax):
                 continue
             if group.change.softcap is not None:
                 raise WatchError("softcap is of scores without bias, and its own softmax has the sum of both")
-            own = four[:, list(group.heads)]
-            new, gone = changed_scores(own, keys, group, resolved)
+            chosen = four[:, list(group.heads)]
+            new, gone = changed_scores(chosen, keys, group, resolved)
             where = torch.tensor(group.heads, device=four.device)
             after = after.index_copy(1, where, new)
             if bool(gone.any()):
@@ -148,37 +148,41 @@ class ChangingSoftmax(Softmax):
     ) -> Any:
         self._found = None
         result = super()._product(name, args, kwargs, run)
-        found, self._found = self._found, None
-        if found is None or not self.session.changed(found.site) or not self.session.leads(found.site):
+        weighing, self._found = self._found, None
+        if (
+            weighing is None
+            or not self.session.changed(weighing.site)
+            or not self.session.leads(weighing.site)
+        ):
             return result
         with torch._C.DisableTorchFunction(), self.session._alone():
-            return self._with_outputs(found, result)
+            return self._with_outputs(weighing, result)
 
-    def _with_outputs(self, found: Found, result: Tensor) -> Tensor:
+    def _with_outputs(self, weighing: Found, result: Tensor) -> Tensor:
         """The product, in which the rows of heads are replaced."""
-        origin = found.entry.softmax
+        origin = weighing.entry.softmax
         known = None
         if origin is not None:
             known = self._of(origin.scores)
         if known is None:
             raise WatchError(
                 self.session.unchangeable(
-                    found.site, "its weights come of no softmax of products of two tensors"
+                    weighing.site, "its weights come of no softmax of products of two tensors"
                 )
             )
         resolved = known.resolved
-        self.session._note(found.site, resolved.kind, resolved)
+        self.session._note(weighing.site, resolved.kind, resolved)
         groups = [group for group in resolved.changes if group.change.output is not None]
         if not groups:
             return result
-        product, which = found.product, found.which
+        product, which = weighing.product, weighing.which
         rows, letters = product.rows(which), product.letters[which]
         if len(rows) > 1:
             heads = "".join(
                 a for a in rows if product.factors[which].shape[letters.index(a)] == resolved.sizes.heads
             )
             rows = rows.replace(heads, "") if len(heads) == 1 else rows
-        layout = Layout(letters, found.letters, rows)
+        layout = Layout(letters, weighing.letters, rows)
         batch = [a for a in letters if a != layout.keys and a not in rows]
         values = [a for a in product.result if a not in batch and a not in rows]
         order = [product.result.index(a) for a in (*batch, *rows, *values)]
@@ -186,12 +190,12 @@ class ChangingSoftmax(Softmax):
         moved = result.permute(order)
         four = (sizes.batch, sizes.heads, sizes.queries, -1)
         if moved.numel() % (sizes.batch * sizes.heads * sizes.queries):
-            raise WatchError(self.session.unchangeable(found.site, "its output does not show its heads"))
-        own = moved.reshape(four)
+            raise WatchError(self.session.unchangeable(weighing.site, "its output does not show its heads"))
+        outputs = moved.reshape(four)
         for group in groups:
-            own = _with_output(own, group, resolved)
+            outputs = _with_output(outputs, group, resolved)
         back = torch.tensor(order).argsort().tolist()
-        return own.reshape(moved.shape).permute(back)
+        return outputs.reshape(moved.shape).permute(back)
 
 
 def _keys(scores: Tensor, entry: Followed | None) -> int | None:
@@ -204,28 +208,30 @@ def _keys(scores: Tensor, entry: Followed | None) -> int | None:
     return next((size for size in (columns, columns - 1) if size in keys), None)
 
 
-def _with_output(own: Tensor, group: Group, resolved: ResolvedCall) -> Tensor:
+def _with_output(outputs: Tensor, group: Group, resolved: ResolvedCall) -> Tensor:
     """An output `(batch, heads, queries, value_dim)` with that of a group of heads replaced."""
     change = group.change.output
     assert change is not None
-    heads = own[:, list(group.heads)]
+    heads = outputs[:, list(group.heads)]
     sizes = resolved.sizes
     # Of scores alone the size of the values is not known.
-    shape = (sizes.batch, len(group.heads), sizes.queries, own.shape[-1])
+    shape = (sizes.batch, len(group.heads), sizes.queries, outputs.shape[-1])
     output = change.of(replace(resolved.head_output(group, change, heads), shape=shape))
     if not change.alters:
-        return own
-    return own.index_copy(1, torch.tensor(group.heads, device=own.device), output.to(own.dtype))
+        return outputs
+    return outputs.index_copy(1, torch.tensor(group.heads, device=outputs.device), output.to(outputs.dtype))
 
 
-def changed_scores(own: Tensor, keys: int, group: Group, resolved: ResolvedCall) -> tuple[Tensor, Tensor]:
+def changed_scores(
+    scores_with_sink: Tensor, keys: int, group: Group, resolved: ResolvedCall
+) -> tuple[Tensor, Tensor]:
     """Scores `(batch, heads, queries, keys or one more)` of a group of heads, changed; and which rows became empty.
 
     A column after the keys is that of a learned sink: it has a temperature, and is never blocked.
     """
     change, sizes, offset = group.change, resolved.sizes, resolved.offset
-    lowest = torch.finfo(own.dtype).min
-    scores, sink = own[..., :keys], own[..., keys:]
+    lowest = torch.finfo(scores_with_sink.dtype).min
+    scores, sink = scores_with_sink[..., :keys], scores_with_sink[..., keys:]
     # What the model blocks stays blocked, whatever its scores are divided by.
     blocked = read_blocked(scores)
     before = blocked
@@ -233,7 +239,7 @@ def changed_scores(own: Tensor, keys: int, group: Group, resolved: ResolvedCall)
         if not resolved.placed:
             raise WatchError("a mask needs the place of the queries among the keys, which nothing tells here")
         change.mask.check(sizes.batch, sizes.heads, sizes.queries, sizes.keys, offset)
-        keep = change.mask.dense(sizes.queries, sizes.keys, offset=offset, device=own.device)
+        keep = change.mask.dense(sizes.queries, sizes.keys, offset=offset, device=scores_with_sink.device)
         keep = keep[..., resolved.evicted :]
         if keep.shape[1] > 1:
             keep = keep[:, list(group.heads)]

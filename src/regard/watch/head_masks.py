@@ -61,8 +61,8 @@ class TopKeys(Mask):
             return (self.keys[batch, head, q_pos - self.offset] == k_pos[..., None]).any(-1)
         rows = self.keys[batch, head, q_pos - self.offset].squeeze(-2)
         wanted = k_pos.expand(*shape[:-1], k_pos.shape[-1]).contiguous()
-        found = torch.searchsorted(rows.contiguous(), wanted).clamp(max=rows.shape[-1] - 1)
-        return rows.gather(-1, found) == wanted
+        index = torch.searchsorted(rows.contiguous(), wanted).clamp(max=rows.shape[-1] - 1)
+        return rows.gather(-1, index) == wanted
 
     def tile(self, q0: int, q1: int, k0: int, k1: int) -> Tile:
         """Nothing is known without the keys: always safe."""

@@ -80,7 +80,7 @@ def intervene(
     """
     if not isinstance(model, nn.Module):
         raise ArgumentError(f"model must be a torch.nn.Module, got {type(model).__name__}")
-    given = {
+    fields = {
         "kind": kind,
         "mask": mask,
         "temperature": temperature,
@@ -89,19 +89,19 @@ def intervene(
         "top": top,
         "uniform": uniform,
     }
-    plan = _plan(heads, given)
+    plan = _plan(heads, fields)
     with Intervention(model, plan).changing():
         yield plan
 
 
-def _plan(heads: Any, given: dict[str, Any]) -> Plan:
+def _plan(heads: Any, fields: dict[str, Any]) -> Plan:
     # Of rows (layer, kind, head, mask), as masks chosen from measurement are.
     chosen = isinstance(heads, Sequence) and bool(heads) and all(map(_is_row, heads))
     if not isinstance(heads, Plan | Change) and not chosen:
-        return Plan([Change(heads=heads, **given)])
-    said = [name for name, value in given.items() if value is not None and value is not False]
-    if said:
-        raise ArgumentError(f"{said[0]} must be said in the plan itself where one is given")
+        return Plan([Change(heads=heads, **fields)])
+    names = [name for name, value in fields.items() if value is not None and value is not False]
+    if names:
+        raise ArgumentError(f"{names[0]} must be said in the plan itself where one is given")
     if isinstance(heads, Change):
         return Plan([heads])
     if chosen:
@@ -123,4 +123,4 @@ def _of_rows(rows: Sequence[tuple[str, Any, int, Mask | None]]) -> Plan:
             pairs.setdefault((kind, mask), []).append((layer, head))
     if not pairs:
         raise ArgumentError("a plan of masks must have a mask for at least one head, got none")
-    return Plan([Change(heads=tuple(own), kind=kind, mask=mask) for (kind, mask), own in pairs.items()])
+    return Plan([Change(heads=tuple(heads), kind=kind, mask=mask) for (kind, mask), heads in pairs.items()])

@@ -226,27 +226,27 @@ class Intervention(Session):
         captured, sizes = resolved.captured, resolved.sizes
         if resolved.value is None or captured.changed is None or captured.output is None:
             raise WatchError(unchangeable(site, "its result cannot be replaced"))
-        own = None
+        model_output = None
         if original is not None:
-            own = captured.output(original)
-            if own is None or own.shape[1:3] != (sizes.heads, sizes.queries):
+            model_output = captured.output(original)
+            if model_output is None or model_output.shape[1:3] != (sizes.heads, sizes.queries):
                 raise WatchError(unchangeable(site, "its result does not show its heads"))
         replaced: list[tuple[tuple[int, ...], Tensor]] = []
         for group in resolved.changes:
-            output = self._output(resolved, group, dropout, own)
+            output = self._output(resolved, group, dropout, model_output)
             if output is not None:
                 replaced.append((group.heads, output))
         if not replaced:
             return original
         result = captured.changed(
-            _written(own, replaced), original, lambda weights: _weights(resolved, weights)
+            _written(model_output, replaced), original, lambda weights: _weights(resolved, weights)
         )
         if result is None:
             raise WatchError(unchangeable(site, "its result holds more than the output"))
         return result
 
     def _output(
-        self, resolved: ResolvedCall, group: Group, dropout: float, own: Tensor | None
+        self, resolved: ResolvedCall, group: Group, dropout: float, model_output: Tensor | None
     ) -> Tensor | None:
         """The output of a group of heads; None where it stays what it is."""
         change, output, weighs = group.change.output, None, resolved.weighs(group)
@@ -258,11 +258,11 @@ class Intervention(Session):
             output = attend(part.query, part.key, part.value, dropout=dropout, **part.model_spec)
         if change is None:
             return output
-        if output is None and own is not None:
-            output = own[:, list(group.heads)]
-        given = change.of(resolved.head_output(group, change, output))
+        if output is None and model_output is not None:
+            output = model_output[:, list(group.heads)]
+        changed = change.of(resolved.head_output(group, change, output))
         if change.alters:
-            return given
+            return changed
         if weighs:
             return output
         return None
@@ -341,9 +341,9 @@ def changing(site: CallSite) -> Iterator[None]:
         raise type(error)(f"{site.layer} ({type(site.module).__name__}): {error}") from error
 
 
-def _written(own: Tensor | None, replaced: list[tuple[tuple[int, ...], Tensor]]) -> Tensor:
+def _written(model_output: Tensor | None, replaced: list[tuple[tuple[int, ...], Tensor]]) -> Tensor:
     """The output of all heads, in which some are replaced; the others keep their bits."""
-    if own is None:
+    if model_output is None:
         order = [head for heads, _ in replaced for head in heads]
         output = torch.cat([output for _, output in replaced], 1)
         if order != sorted(order):
@@ -351,21 +351,23 @@ def _written(own: Tensor | None, replaced: list[tuple[tuple[int, ...], Tensor]])
         # In memory as torch's own kernels have it, with the queries before the heads: models count on it.
         return output.transpose(1, 2).contiguous().transpose(1, 2)
     for heads, output in replaced:
-        where = torch.tensor(heads, device=own.device)
-        own = own.index_copy(1, where, output.to(own.dtype))
-    return own
+        where = torch.tensor(heads, device=model_output.device)
+        model_output = model_output.index_copy(1, where, output.to(model_output.dtype))
+    return model_output
 
 
-def _weights(resolved: ResolvedCall, own: Tensor) -> Tensor:
+def _weights(resolved: ResolvedCall, model_weights: Tensor) -> Tensor:
     """The weights `(batch, heads, queries, columns)` that a model asks for, with those of changed heads in them."""
-    columns = own.shape[-1]
+    columns = model_weights.shape[-1]
     for group in resolved.changes:
         if not resolved.weighs(group):
             continue
         part = resolved.changed(group)
-        found = window_of(part.query, part.key, part.as_called, slice(None), slice(None))
+        weights = window_of(part.query, part.key, part.as_called, slice(None), slice(None))
         # Columns before them belong to keys that a cache has dropped, those after them to no token.
-        found = found[..., -columns:]
-        found = torch.nn.functional.pad(found, (0, columns - found.shape[-1])).to(own.dtype)
-        own = own.index_copy(1, torch.tensor(group.heads, device=own.device), found)
-    return own
+        weights = weights[..., -columns:]
+        weights = torch.nn.functional.pad(weights, (0, columns - weights.shape[-1])).to(model_weights.dtype)
+        model_weights = model_weights.index_copy(
+            1, torch.tensor(group.heads, device=model_weights.device), weights
+        )
+    return model_weights

@@ -84,8 +84,8 @@ class CallSite:
     def is_cross(self, keys: int) -> bool:
         """Whether the module attends from one sequence to another, by its arguments, attributes or name."""
         # What it was given says more than its attributes, and these more than its name.
-        given = self.given()
-        sources = (given.get(name) for name in SOURCES)
+        arguments = self.given()
+        sources = (arguments.get(name) for name in SOURCES)
         if any(
             isinstance(source, Tensor) and source.ndim > 1 and source.shape[-2] == keys for source in sources
         ):

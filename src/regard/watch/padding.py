@@ -61,13 +61,13 @@ def find_padded(
     """
     takes = any(_takes_source(site) for site in stack)
     decoding = is_cross or takes
-    given = {"padding": padding, "source_padding": source_padding}
+    masks = {"padding": padding, "source_padding": source_padding}
     order = ["padding", "source_padding"]
     # Outside of a decoder the queries are most likely the other sequence's tokens, as in an encoder.
     if not decoding and source_padding is not None:
         order.reverse()
     for name in order:
-        real = given[name]
+        real = masks[name]
         if real is not None and not (decoding and name == "source_padding"):
             padded = _of_queries(~real.bool(), batch, queries, offset)
             if padded is not None:
@@ -103,8 +103,8 @@ def _padded_by(mask: Tensor, real: bool, batch: int, queries: int, offset: int) 
 
 def _takes_source(site: CallSite) -> bool:
     """Whether a module was given a second sequence to look at."""
-    given = site.given()
-    return any(isinstance(given.get(name), Tensor) for name in SOURCES)
+    arguments = site.given()
+    return any(isinstance(arguments.get(name), Tensor) for name in SOURCES)
 
 
 def _padding(mask: Tensor, real: bool) -> Tensor:

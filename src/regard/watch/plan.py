@@ -68,15 +68,15 @@ class Change:
             values["top"] = whole("top", self.top, 1)
         values["output"] = _output(self.output)
         # Heads and kind say where and not what: such a change would do nothing, and nobody would notice.
-        said = [name for name in FIELDS[2:] if values.get(name) is not None and values[name] is not False]
-        if not said:
+        names = [name for name in FIELDS[2:] if values.get(name) is not None and values[name] is not False]
+        if not names:
             raise ArgumentError(f"a change must say at least one of {', '.join(FIELDS[2:])}, got none")
         # Past the guard of a frozen dataclass, and only after all values have been checked.
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
-        said = []
+        words = []
         for name in FIELDS:
             value = getattr(self, name)
             if value is None or value is False:
@@ -89,8 +89,8 @@ class Change:
                 value = f"means of {len(value)} modules"
             else:
                 value = repr(value)
-            said.append(f"{name}={value}")
-        return f"Change({', '.join(said)})"
+            words.append(f"{name}={value}")
+        return f"Change({', '.join(words)})"
 
     def change(self) -> HeadChange:
         """The same in the form in which it is applied."""
@@ -179,9 +179,9 @@ class Plan(Sequence[Change]):
         Raises:
             RecordError: there is none, or it is not what was written.
         """
-        place = Path(path)
+        file = Path(path)
         try:
-            content = place.read_bytes()
+            content = file.read_bytes()
             tensors: dict[str, Tensor] = {}
             # Safetensors begins with the length of its header, a multiple of 8, so its first byte is never a brace.
             if content.startswith(b"{"):
@@ -192,9 +192,9 @@ class Plan(Sequence[Change]):
                 tensors = {n: t.to(getattr(torch, body["dtypes"][n])) for n, t in tensors.items()}
             return cls([_decoded(change, tensors) for change in body["changes"]])
         except OSError as fault:
-            raise RecordError(f"{place}: cannot be read: {fault.strerror or fault}") from fault
+            raise RecordError(f"{file}: cannot be read: {fault.strerror or fault}") from fault
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
-            raise RecordError(f"{place}: holds no plan that this Regard can read: {fault}") from fault
+            raise RecordError(f"{file}: holds no plan that this Regard can read: {fault}") from fault
 
 
 def _pair(name: str, value: Any) -> Pair:
@@ -242,10 +242,10 @@ def _encoded(change: Change, tensors: dict[str, Tensor]) -> dict[str, Any]:
     body: dict[str, Any] = {name: getattr(change, name) for name in FIELDS if name not in ("mask", "output")}
     body |= {"mask": None, "output": change.output}
     if change.mask is not None:
-        mask, own = serialize_mask(change.mask)
+        mask, arrays = serialize_mask(change.mask)
         # Masks of several changes may name their tensors alike.
         prefix = f"{len(tensors)}."
-        tensors.update({prefix + name: tensor.cpu() for name, tensor in own.items()})
+        tensors.update({prefix + name: tensor.cpu() for name, tensor in arrays.items()})
         body["mask"] = {"prefix": prefix, "mask": mask}
     if isinstance(change.output, Tensor):
         body["output"] = named(change.output)
@@ -261,8 +261,8 @@ def _decoded(body: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Change:
     values = {name: body[name] for name in FIELDS}
     mask, output = values["mask"], values["output"]
     if mask is not None:
-        own = {name.removeprefix(mask["prefix"]): tensor for name, tensor in tensors.items()}
-        values["mask"] = deserialize_mask(mask["mask"], own)
+        arrays = {name.removeprefix(mask["prefix"]): tensor for name, tensor in tensors.items()}
+        values["mask"] = deserialize_mask(mask["mask"], arrays)
     if isinstance(output, dict) and "layers" in output:
         values["output"] = {layer: tensors[held["tensor"]] for layer, held in output["layers"].items()}
     elif isinstance(output, dict):

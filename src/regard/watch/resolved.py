@@ -170,14 +170,14 @@ class ResolvedCall:
 
     def parts(self) -> list[tuple[list[int], ResolvedCall, Group | None]]:
         """The heads that go together, and the call of them alone with what is done to them; all heads are in one."""
-        found: list[tuple[list[int], ResolvedCall, Group | None]] = []
+        parts: list[tuple[list[int], ResolvedCall, Group | None]] = []
         changed = {head for group in self.changes for head in group.heads}
         same = [head for head in range(self.sizes.heads) if head not in changed]
         if same:
-            found.append((same, self._of_heads(same), None))
+            parts.append((same, self._of_heads(same), None))
         for group in self.changes:
-            found.append((list(group.heads), self.changed(group), group))
-        return found
+            parts.append((list(group.heads), self.changed(group), group))
+        return parts
 
     def weight_parts(self) -> list[tuple[list[int], ResolvedCall]]:
         """As `parts`, with all heads in one whose weights stay what they are."""
@@ -197,9 +197,9 @@ class ResolvedCall:
         if scale is None:
             scale = 1 / math.sqrt(max(self.sizes.dim, 1))
         specs = []
-        for own in (self.model_spec, self.spec):
+        for arguments in (self.model_spec, self.spec):
             # As the whole call has it: a mask may have one entry for each head.
-            spec = change.spec(SpecArguments({**own, "scale": scale}))
+            spec = change.spec(SpecArguments({**arguments, "scale": scale}))
             specs.append(spec_of_heads(spec, group.heads))
         part = replace(part, model_spec=specs[0], spec=specs[1])
         if change.top is None or change.top >= self.sizes.keys:
@@ -217,19 +217,19 @@ class ResolvedCall:
         if len(heads) == sizes.heads:
             return alone
         kv_heads = [head // sizes.group for head in heads]
-        own = sorted(set(kv_heads))
+        used = sorted(set(kv_heads))
         # Whole groups, or equal shares of them, go on sharing keys; else each head gets its own.
-        if kv_heads != [kv for kv in own for _ in range(len(heads) // len(own))]:
-            own = kv_heads
+        if kv_heads != [kv for kv in used for _ in range(len(heads) // len(used))]:
+            used = kv_heads
         value = self.value
         if value is not None:
-            value = value[:, own]
+            value = value[:, used]
         return replace(
             alone,
             query=self.query[:, heads],
-            key=self.key[:, own],
+            key=self.key[:, used],
             value=value,
-            sizes=replace(sizes, heads=len(heads), kv_heads=len(own)),
+            sizes=replace(sizes, heads=len(heads), kv_heads=len(used)),
             model_spec=spec_of_heads(self.model_spec, heads),
             spec=spec_of_heads(self.spec, heads),
         )

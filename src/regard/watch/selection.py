@@ -57,16 +57,16 @@ def _named(model: nn.Module, names: list[str], layer: str | int) -> list[str]:
     if isinstance(layer, int):
         # The first number in a name is that of the block; later ones are experts, heads or parts of a Sequential.
         numbers = {name: re.findall(r"(?<![^.])\d+(?![^.])", name)[:1] for name in names}
-        found = [name for name in names if numbers[name] == [str(layer)]]
+        layers = [name for name in names if numbers[name] == [str(layer)]]
         blocks = sorted({int(number) for first in numbers.values() for number in first})
         known = f"blocks: {', '.join(map(str, blocks)) or 'none'}"
     else:
         tops = [name for name in names if fnmatchcase(name, layer)]
-        found = [name for name in names if any(name == top or name.startswith(f"{top}.") for top in tops)]
+        layers = [name for name in names if any(name == top or name.startswith(f"{top}.") for top in tops)]
         known = close_to(layer, names)
-    if not found:
+    if not layers:
         raise ArgumentError(f"layers must name modules of {type(model).__name__}, got {layer!r}; {known}")
-    return found
+    return layers
 
 
 def refuse_compiled(modules: Modules) -> None:

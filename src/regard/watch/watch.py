@@ -91,8 +91,8 @@ def watch(
     if statistics is not None and not isinstance(statistics, str | Choice):
         chosen = tuple(listed("statistics", statistics, lambda _, item: item))
     wanted(chosen, top=top)
-    said = [_real(name, mask) for name, mask in (("padding", padding), ("source_padding", source_padding))]
-    settings = Settings(keep == "vectors", chosen, map, top, fused, *said)
+    masks = [_real(name, mask) for name, mask in (("padding", padding), ("source_padding", source_padding))]
+    settings = Settings(keep == "vectors", chosen, map, top, fused, *masks)
     record = Record(tokens=_rows("tokens", tokens), source_tokens=_rows("source_tokens", source_tokens))
     named = layers_of(layers)
     record.info = _info(model, settings, named)

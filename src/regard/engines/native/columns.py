@@ -49,15 +49,15 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
 
 
 @torch.no_grad()
-def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, given: Tensor) -> Tensor:
-    """Σ over queries of `given` · weight: see `Engine.weighted`."""
-    sizes, vectors = sizes_of(query, key), given.shape[3]
+def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, rows: Tensor) -> Tensor:
+    """Σ over queries of `rows` · weight: see `Engine.weighted`."""
+    sizes, vectors = sizes_of(query, key), rows.shape[3]
     sums = query.new_zeros((sizes.batch, sizes.heads, sizes.keys, vectors), dtype=torch.float32)
     if sums.numel() and l.numel():
         prepared = prepare(query, key, None, spec)
         arrays = _held(prepared, m, l)
         arrays.vectors, arrays.weighted = vectors, prepared.pointer(sums)
-        arrays.given = prepared.pointer(given.to(torch.float32).contiguous())
+        arrays.given = prepared.pointer(rows.to(torch.float32).contiguous())
         run("regard_columns", prepared.call, arrays)
     return sums
 

@@ -116,10 +116,10 @@ def _chosen(running: list[str]) -> str | None:
 
 
 @cache
-def _warn(name: str, said: str) -> None:
+def _warn(name: str, failure: str) -> None:
     again = f"To try it again, remove what is known of it: {folder()}/native-*-{name}.json"
     warnings.warn(
-        f"the build {name!r} of the native engine {said} in a trial on this processor ({processor()}), and the next "
+        f"the build {name!r} of the native engine {failure} in a trial on this processor ({processor()}), and the next "
         f"best is used instead: please report it. {again}",
         RuntimeWarning,
         stacklevel=2,

@@ -209,10 +209,10 @@ def _read(entry: Path | None, digest: str) -> Verdict | None:
         return None
     if not isinstance(content, dict) or content.get("library") != digest:
         return None
-    good, said = content.get("good"), content.get("said")
-    if not isinstance(good, bool) or not isinstance(said, str):
+    good, message = content.get("good"), content.get("said")
+    if not isinstance(good, bool) or not isinstance(message, str):
         return None
-    return Verdict(good, said)
+    return Verdict(good, message)
 
 
 def _write(entry: Path | None, digest: str, known: Verdict) -> None:

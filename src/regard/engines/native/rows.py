@@ -49,22 +49,22 @@ def wants(prepared: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
         top=want.top,
         columns=len(want.columns),
     )
-    places = {column.kind: place for place, column in enumerate(want.columns)}
+    indices = {column.kind: index for index, column in enumerate(want.columns)}
     for kind in ("position", "square", "distance", "first"):
-        setattr(result, kind, places.get(kind, -1))
-    if "first" in places:
-        result.first_count = want.columns[places["first"]].count
+        setattr(result, kind, indices.get(kind, -1))
+    if "first" in indices:
+        result.first_count = want.columns[indices["first"]].count
     # A tuple of numbers, so that the tables of the same bands are made once: calls mostly ask for the same.
     bands = tuple((p, c.low, c.high) for p, c in enumerate(want.columns) if c.kind == "band")
     result.bands = len(bands)
     lines = _table(bands)
     result.band, result.band_low, result.band_high = (prepared.pointer(line) for line in lines)
-    groups = [(place, column) for place, column in enumerate(want.columns) if column.kind == "group"]
+    groups = [(index, column) for index, column in enumerate(want.columns) if column.kind == "group"]
     if groups:
         # One stride for all groups, and 0 along the batch where a group is the same for every row of it.
         members = torch.stack([_members(column.members, sizes) for _, column in groups])
         result.groups = len(groups)
-        result.group = prepared.pointer(torch.tensor([place for place, _ in groups]))
+        result.group = prepared.pointer(torch.tensor([index for index, _ in groups]))
         result.group_keys = prepared.pointer(members)
         result.group_stride = members.stride(0)
         result.group_batch = members.stride(1)
@@ -74,18 +74,18 @@ def wants(prepared: Prepared, want: Wanted, sizes: Sizes) -> abi.Want:
 
 def _add_matches(prepared: Prepared, result: abi.Want, want: Wanted, sizes: Sizes) -> None:
     """The columns of keys that have the query's id, with the ids of this call's queries and keys."""
-    places = [place for place, column in enumerate(want.columns) if column.kind == "match"]
-    if not places:
+    indices = [index for index, column in enumerate(want.columns) if column.kind == "match"]
+    if not indices:
         return
     offset = prepared.call.offset
-    columns = [want.columns[place] for place in places]
+    columns = [want.columns[index] for index in indices]
     ids = [column.ids(offset, offset + sizes.queries, 0, sizes.keys) for column in columns]
     queries, keys = (
         torch.stack([side.to("cpu").expand(sizes.batch, -1) for side in sides])
         for sides in zip(*ids, strict=True)
     )
-    result.matches = len(places)
-    lines = _table(tuple((place, c.low, c.high) for place, c in zip(places, columns, strict=True)))
+    result.matches = len(indices)
+    lines = _table(tuple((index, c.low, c.high) for index, c in zip(indices, columns, strict=True)))
     result.match, result.match_low, result.match_high = (prepared.pointer(line) for line in lines)
     result.match_queries, result.match_keys = prepared.pointer(queries), prepared.pointer(keys)
     result.match_query_stride, result.match_query_batch, _ = queries.stride()

@@ -48,13 +48,13 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
 
 @without_autocast
 @torch.no_grad()
-def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, given: Tensor) -> Tensor:
-    """Σ over queries of `given` · weight: see `Engine.weighted`."""
+def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, rows: Tensor) -> Tensor:
+    """Σ over queries of `rows` · weight: see `Engine.weighted`."""
     sizes = sizes_of(query, key)
-    given = given.to(statistics_dtype(query.dtype))
-    sums = given.new_zeros((sizes.batch, sizes.heads, sizes.keys, given.shape[3]))
+    rows = rows.to(statistics_dtype(query.dtype))
+    sums = rows.new_zeros((sizes.batch, sizes.heads, sizes.keys, rows.shape[3]))
     for part, window, p in _weights(query, key, spec, m, l):
-        sums[:, :, window.columns] += p.transpose(-1, -2) @ given[:, :, part]
+        sums[:, :, window.columns] += p.transpose(-1, -2) @ rows[:, :, part]
     return sums
 
 
@@ -103,7 +103,7 @@ def _paint(picture: Map, total: Tensor, peak: Tensor, window: Window) -> None:
         total = pad(total, margin).unflatten(3, (-1, cell)).sum(-1)
         peak = pad(peak, margin).unflatten(3, (-1, cell)).amax(-1)
     row, column = window.q0 // cell - origin, window.k0 // cell
-    place = (..., slice(row, row + total.shape[2]), slice(column, column + total.shape[3]))
-    picture.total[place] += total
-    at = picture.peak[place]
+    cells = (..., slice(row, row + total.shape[2]), slice(column, column + total.shape[3]))
+    picture.total[cells] += total
+    at = picture.peak[cells]
     torch.maximum(at, peak, out=at)

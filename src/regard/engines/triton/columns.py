@@ -61,15 +61,15 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
 @without_autocast
 @on_device
 @torch.no_grad()
-def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, given: Tensor) -> Tensor:
-    """Σ over queries of `given` · weight: see `Engine.weighted`. One launch for each vector."""
+def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, rows: Tensor) -> Tensor:
+    """Σ over queries of `rows` · weight: see `Engine.weighted`. One launch for each vector."""
     sizes = sizes_of(query, key)
     shape = (sizes.batch, sizes.heads, sizes.keys)
-    sums = query.new_zeros((given.shape[3], *shape), dtype=torch.float32)
+    sums = query.new_zeros((rows.shape[3], *shape), dtype=torch.float32)
     if sums.numel() and l.numel():
         here = _setting(query, sizes, spec)
         traits = here.traits._replace(weighted=True)
-        vectors = given.to(torch.float32).movedim(3, 0).contiguous()
+        vectors = rows.to(torch.float32).movedim(3, 0).contiguous()
         for result, vector in zip(sums, vectors, strict=True):
             pools = Pools(result, None, None, None, None, vector, 0, 0, 0, 0)
             _launch(query, key, spec, m, l, here, traits, pools)

@@ -73,11 +73,13 @@ def _column(count: int | Tensor, q: Tensor) -> Tensor:
 def _runs(ids: Tensor, q: Tensor) -> Interval:
     """Where the document of each query begins and ends, given that no document is in two places."""
     ids = ids.reshape(-1, ids.shape[-1])
-    place = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+    position = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     edge = torch.ones_like(ids[:, :1], dtype=torch.bool)
     change = ids[:, 1:] != ids[:, :-1]
-    start = torch.where(torch.cat([edge, change], 1), place, 0).cummax(1).values
-    end = torch.where(torch.cat([change, edge], 1), place + 1, ids.shape[1]).flip(1).cummin(1).values.flip(1)
+    start = torch.where(torch.cat([edge, change], 1), position, 0).cummax(1).values
+    end = (
+        torch.where(torch.cat([change, edge], 1), position + 1, ids.shape[1]).flip(1).cummin(1).values.flip(1)
+    )
     return start[:, q[0]], end[:, q[0]]
 
 
@@ -111,7 +113,7 @@ def spans(limits: Interval, keys: int, shift: int, blocks: tuple[int, int]) -> T
 
 def _stretch(marked: Tensor) -> tuple[Tensor, Tensor]:
     """The first True along axis 1 and the one after the last; 0 and 0 where there is none."""
-    place = torch.arange(marked.shape[1], device=marked.device)[:, None]
-    last = torch.where(marked, place + 1, 0).amax(1)
-    first = torch.where(marked, place, marked.shape[1]).amin(1)
+    position = torch.arange(marked.shape[1], device=marked.device)[:, None]
+    last = torch.where(marked, position + 1, 0).amax(1)
+    first = torch.where(marked, position, marked.shape[1]).amin(1)
     return torch.minimum(first, last), last

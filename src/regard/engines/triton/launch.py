@@ -236,8 +236,8 @@ def linear_of(columns: tuple[Column, ...], sizes: Sizes, offset: int, device: to
     linear = Linear(bands, heading, near, None, 0)
     if members:
         word = torch.zeros(sizes.batch, sizes.keys, dtype=torch.int32, device=device)
-        for place, member in enumerate(members):
-            word |= member.to(device).to(torch.int32) << place
+        for bit, member in enumerate(members):
+            word |= member.to(device).to(torch.int32) << bit
         linear = linear._replace(members=word, stride=sizes.keys)
     matches = [column for column in columns if column.kind == "match"]
     if not matches:

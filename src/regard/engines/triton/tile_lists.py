@@ -111,13 +111,13 @@ def _bits(
     """The bits of square tiles, given their first query and key; the lowest bit of a word is the first key."""
     batch, heads = mask.shape
     chunk = max(1, ELEMENTS // (side * side * batch * heads))
-    place = torch.arange(side, device=device)
+    steps = torch.arange(side, device=device)
     step = torch.arange(32, device=device)
     words = [torch.zeros(0, batch, heads, side, side // 32, dtype=torch.int32, device=device)]
     for start in range(0, len(corners), chunk):
         corner = torch.tensor(corners[start : start + chunk], device=device)[:, :, None, None, None]
-        q = (corner[:, 0, ..., None] + place[:, None]).clamp(queries.start, queries.stop - 1)
-        k = corner[:, 1, ..., None] + place
+        q = (corner[:, 0, ..., None] + steps[:, None]).clamp(queries.start, queries.stop - 1)
+        k = corner[:, 1, ..., None] + steps
         allowed = mask.allows(
             q,
             k.clamp(max=keys - 1),

@@ -70,8 +70,8 @@ def wrong_weekdays(text: str) -> list[str]:
     wrong = []
     for part in text.split(_BETWEEN):
         # Without the clock, whose hour may be a day that has the weekday: 1 January at 12:00 is not 12 January.
-        said, days = _weekday(part), list(_days(_CLOCK.sub(" ", part)))
-        if said is not None and days and all(day.weekday() != said for day in days):
+        weekday, days = _weekday(part), list(_days(_CLOCK.sub(" ", part)))
+        if weekday is not None and days and all(day.weekday() != weekday for day in days):
             wrong.append(_date(days[0], "en_GB", "full"))
     return wrong
 
@@ -142,10 +142,10 @@ def _days(text: str) -> Iterator[datetime]:
 
 def _weekday(text: str) -> int | None:
     """The weekday that a text names, 0 for Monday; None where it names none."""
-    said = _words(text).split()
+    words = _words(text).split()
     # The first week of the calendar begins with a Monday.
     names = (_words(_date(datetime(1, 1, day), "en", "full")).split()[0] for day in range(1, 8))
-    return next((number for number, name in enumerate(names) if name in said), None)
+    return next((number for number, name in enumerate(names) if name in words), None)
 
 
 def _time(hour: str, minute: str, second: str | None, half: str | None) -> time | None:

@@ -98,27 +98,27 @@ def _after(
     changing = [watcher for watcher, site in sites if watcher.intervenes and site is not None]
     # One applies all that the others change as well; who only looks sees what it made of the call.
     if changing:
-        given = result
-        result = changing[0].through(lambda _site: read(bound.arguments), lambda: given)
+        model_result = result
+        result = changing[0].through(lambda _site: read(bound.arguments), lambda: model_result)
     for watcher, site in sites:
         if site is not None and not watcher.intervenes:
             watcher.observe(site, read(bound.arguments), result)
     return result
 
 
-def read(given: dict[str, Any]) -> CapturedCall:
+def read(arguments: dict[str, Any]) -> CapturedCall:
     """Read a call: `softmax(score_mod(scale · query · keyᵀ))` over the keys that the block mask allows."""
-    query, key, value = (given[name] for name in ("query", "key", "value"))
+    query, key, value = (arguments[name] for name in ("query", "key", "value"))
     batch, bias = query.shape[0], None
-    if given["score_mod"] is not None:
-        bias = ScoreMod(given["score_mod"])
+    if arguments["score_mod"] is not None:
+        bias = ScoreMod(arguments["score_mod"])
     return CapturedCall(
         query=query,
         key=key.expand(batch, -1, -1, -1),
         value=value.expand(batch, -1, -1, -1),
-        mask_at=mask_of(given["block_mask"], batch, query.shape[1]),
+        mask_at=mask_of(arguments["block_mask"], batch, query.shape[1]),
         bias=bias,
-        scale=given["scale"],
+        scale=arguments["scale"],
         output=_output,
         changed=_changed,
         whole=False,

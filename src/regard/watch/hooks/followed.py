@@ -135,21 +135,21 @@ def after(
         if entry.kind != SCORES:
             touched = entry.touched or name not in following.RESHAPES | following.SWAPS | following.CASTS
         return replace(entry, sources=sources, touched=touched) if keeps or entry.kind == WEIGHTS else None
-    own: int = entry.axis
-    axis: int | None = own
+    before: int = entry.axis
+    axis: int | None = before
     moves, touched, origin = entry.moves, changed_before, entry.origin
     if (
         entry.kind == WEIGHTS
-        and (columns := following.columns(tensor, part, own)) is not None
+        and (columns := following.columns(tensor, part, before)) is not None
         and not _is_sink(args, entry)
     ):
         return _cut(name, columns, tensor, entry)
     if name in following.RESHAPES:
-        axis = following.reshaped(tensor.shape, part.shape, own)
+        axis = following.reshaped(tensor.shape, part.shape, before)
         moves = (*moves, lambda t: func(t, *args[1:], **kwargs))
     elif name in following.SWAPS:
         order = following.swapped(func, tensor.ndim, args, kwargs)
-        axis = order.index(tensor.ndim + own) - len(order)
+        axis = order.index(tensor.ndim + before) - len(order)
         if not following.keeps_lead(order):
             entry = replace(entry, lead=())
         moves = (*moves, lambda t: func(t, *args[1:], **kwargs))
@@ -157,24 +157,24 @@ def after(
         return _indexed(args[1], tensor, entry, part)
     elif name in following.CUTS or (name in following.REDUCTIONS and part.ndim < tensor.ndim):
         where = following.along(name, args, kwargs, tensor.ndim)
-        if where is None or (where == own and name in following.REDUCTIONS):
+        if where is None or (where == before and name in following.REDUCTIONS):
             return None
-        if where == own:
+        if where == before:
             return replace(entry, part=entry.part or name, origin=None, touched=True)
         entry = replace(entry, lead=())
         gone = part.ndim < tensor.ndim
-        axis = own + (gone and where > own)
+        axis = before + (gone and where > before)
         origin = None
     elif name in following.SCATTERS:
-        axis = own if part.ndim == tensor.ndim else None
+        axis = before if part.ndim == tensor.ndim else None
         entry, origin, touched = replace(entry, part=None, cut=None, lead=()), None, True
     elif name == "stack":
         dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % part.ndim
-        axis = own - (dim > tensor.ndim + own)
+        axis = before - (dim > tensor.ndim + before)
         entry, origin = replace(entry, lead=()), None
     elif name not in following.CASTS and not (name in DROPOUT and part.shape == tensor.shape):
         others = [other for other in inputs if other is not tensor]
-        axis = following.broadcast(tensor, part, others, own, name)
+        axis = following.broadcast(tensor, part, others, before, name)
         if axis is None and name == "pad" and entry.kind == WEIGHTS:
             return replace(
                 entry, axis=None, origin=None, laid=entry.laid or (tensor, version_of(tensor), entry)

@@ -114,12 +114,12 @@ def along(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], ndim: int) -
         0 if name in ("narrow", "split", "split_with_sizes", "chunk", "tensor_split", "unbind") else -1
     )
     usual = None if name in REDUCTIONS else usual
-    given = args[argument] if len(args) > argument else kwargs.get("dim", usual)
-    if isinstance(given, list | tuple) and len(given) == 1:
-        given = given[0]
-    if not isinstance(given, int) or isinstance(given, bool):
+    dim = args[argument] if len(args) > argument else kwargs.get("dim", usual)
+    if isinstance(dim, list | tuple) and len(dim) == 1:
+        dim = dim[0]
+    if not isinstance(dim, int) or isinstance(dim, bool):
         return None
-    return given % ndim - ndim
+    return dim % ndim - ndim
 
 
 def indexed(index: Any, shape: torch.Size, axis: int) -> tuple[int | None, bool]:
@@ -139,7 +139,7 @@ def indexed(index: Any, shape: torch.Size, axis: int) -> tuple[int | None, bool]
         parts.append(Ellipsis)
     where = parts.index(Ellipsis)
     parts[where : where + 1] = [slice(None)] * (len(shape) - used)
-    here, behind, whole, found = 0, 0, True, None
+    here, behind, whole, reached = 0, 0, True, False
     key = len(shape) + axis
     for part in parts:
         if part is None:
@@ -148,11 +148,11 @@ def indexed(index: Any, shape: torch.Size, axis: int) -> tuple[int | None, bool]
         if here == key:
             if not isinstance(part, slice):
                 return None, False
-            found, whole, behind = 0, len(range(*part.indices(shape[here]))) == shape[here], 0
+            reached, whole, behind = True, len(range(*part.indices(shape[here]))) == shape[here], 0
         elif isinstance(part, slice):
             behind += 1
         here += 1
-    return (None if found is None else -1 - behind), whole
+    return (-1 - behind if reached else None), whole
 
 
 def columns(tensor: Tensor, result: Tensor, axis: int) -> tuple[int, int] | None:

@@ -99,13 +99,12 @@ def _watched(function: Callable[..., Any], implementation: str | None) -> Callab
 
     @functools.wraps(function)
     def attention(*args: Any, **kwargs: Any) -> Any:
-        def run_for(watchers: tuple[Watcher, ...]) -> Any:
-            if not watchers:
-                return function(*args, **kwargs)
-            *others, recorder = watchers
-            return _seen_by(recorder, function, args, kwargs, implementation, lambda: run_for(tuple(others)))
-
-        return run_for(tuple(recorder for recorder in hub.watching() if recorder.sees))
+        run: Callable[[], Any] = functools.partial(function, *args, **kwargs)
+        # No function that calls itself: such a circle would keep the call's tensors until the next collection.
+        for recorder in hub.watching():
+            if recorder.sees:
+                run = functools.partial(_seen_by, recorder, function, args, kwargs, implementation, run)
+        return run()
 
     return attention
 
@@ -208,31 +207,35 @@ def _named(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     parameters = signature_of(function).parameters.values()
     # Models call the module `module`, `self` or otherwise: what counts is the order of the first five.
     names = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
-    given = dict(zip(names, args, strict=False)) | kwargs
-    return {dict(zip(names, INTERFACE, strict=False)).get(name, name): value for name, value in given.items()}
+    arguments = dict(zip(names, args, strict=False)) | kwargs
+    return {
+        dict(zip(names, INTERFACE, strict=False)).get(name, name): value for name, value in arguments.items()
+    }
 
 
-def read(watcher: Watcher, site: CallSite, given: dict[str, Any], implementation: str | None) -> CapturedCall:
+def read(
+    watcher: Watcher, site: CallSite, arguments: dict[str, Any], implementation: str | None
+) -> CapturedCall:
     """Read a call of the interface: query `(batch, heads, queries, dim)`, key and value with their own heads."""
-    query, key, value = (_vectors(site, name, given.get(name)) for name in INTERFACE[1:4])
-    mask = given.get("attention_mask")
-    if given.get("cache") is not None:
+    query, key, value = (_vectors(site, name, arguments.get(name)) for name in INTERFACE[1:4])
+    mask = arguments.get("attention_mask")
+    if arguments.get("cache") is not None:
         raise unreadable(site, "its keys are in a paged cache")
-    module = given.get("module")
+    module = arguments.get("module")
     captured = CapturedCall(
         query=query,
         key=key,
         value=value,
-        bias=given.get("position_bias"),
-        scale=given.get("scaling"),
-        dropout=float(given.get("dropout") or 0.0),
-        window=given.get("sliding_window") or getattr(module, "sliding_window", None),
-        unknown=tuple(sorted(given.keys() - KNOWN)),
+        bias=arguments.get("position_bias"),
+        scale=arguments.get("scaling"),
+        dropout=float(arguments.get("dropout") or 0.0),
+        window=arguments.get("sliding_window") or getattr(module, "sliding_window", None),
+        unknown=tuple(sorted(arguments.keys() - KNOWN)),
         output=lambda result: _heads_first(result[0], query, value),
         result=lambda output: (output.transpose(1, 2).contiguous(), None),
         changed=_changed,
     )
-    causality = given.get("is_causal")
+    causality = arguments.get("is_causal")
     if causality is None:
         causality = getattr(module, "is_causal", True)
     else:
@@ -240,14 +243,14 @@ def read(watcher: Watcher, site: CallSite, given: dict[str, Any], implementation
     if implementation == "sdpa":
         _as_sdpa(watcher, captured, mask, causality)
         return captured
-    captured.softcap, captured.sink_logit = given.get("softcap"), _sinks(given, query.shape[1])
+    captured.softcap, captured.sink_logit = arguments.get("softcap"), _sinks(arguments, query.shape[1])
     if implementation in (None, "eager"):
         captured.result, captured.whole = None, False
         _masked(watcher, captured, mask)
     elif implementation == "flex_attention":
         _masked(watcher, captured, mask)
     else:
-        _as_flash(watcher, captured, mask, causality, given)
+        _as_flash(watcher, captured, mask, causality, arguments)
     return captured
 
 
@@ -256,20 +259,20 @@ def _changed(output: Tensor, result: Any, weights: Callable[[Tensor], Tensor]) -
     joined = output.transpose(1, 2)
     if result is None:
         return joined.contiguous(), None
-    given, *rest = result
+    model_output, *rest = result
     # In the form that the function gave its own: most give queries first.
-    if given.shape != output.shape or output.shape[1] == output.shape[2]:
-        output = joined.reshape(given.shape).contiguous()
+    if model_output.shape != output.shape or output.shape[1] == output.shape[2]:
+        output = joined.reshape(model_output.shape).contiguous()
     if rest and isinstance(rest[0], Tensor) and rest[0].ndim == 4:
         rest[0] = weights(rest[0])
     return output, *rest
 
 
-def _vectors(site: CallSite, name: str, given: Any) -> Tensor:
+def _vectors(site: CallSite, name: str, tensor: Any) -> Tensor:
     """One of query, key and value, in the form that the interface promises."""
-    if not isinstance(given, Tensor) or given.ndim != 4:
+    if not isinstance(tensor, Tensor) or tensor.ndim != 4:
         raise unreadable(site, f"{name} must be a tensor with 4 axes (batch, heads, tokens, dim)")
-    return four_axes(site, name, given)
+    return four_axes(site, name, tensor)
 
 
 def _as_sdpa(watcher: Watcher, captured: CapturedCall, mask: Tensor | None, causality: bool) -> None:
@@ -286,7 +289,7 @@ def _as_sdpa(watcher: Watcher, captured: CapturedCall, mask: Tensor | None, caus
 
 
 def _as_flash(
-    watcher: Watcher, captured: CapturedCall, mask: Tensor | None, causality: bool, given: dict[str, Any]
+    watcher: Watcher, captured: CapturedCall, mask: Tensor | None, causality: bool, arguments: dict[str, Any]
 ) -> None:
     """Kernels: a mask `(batch, keys)` of real tokens, `is_causal` with the queries at the end, a window of keys."""
     if mask is not None and mask.ndim != 2:
@@ -305,15 +308,15 @@ def _as_flash(
         parts.append(lambda _offset, _keys: near(before, after))
     if mask is not None:
         parts.append(watcher.masks.of_bool(mask.bool()[:, None, None, -keys:], queries))
-    elif (ids := _packed(given, queries, keys)) is not None:
+    elif (ids := _packed(arguments, queries, keys)) is not None:
         parts.append(lambda _offset, _keys: documents(ids))
     captured.mask_at = every(*parts)
 
 
-def _packed(given: dict[str, Any], queries: int, keys: int) -> Tensor | None:
+def _packed(arguments: dict[str, Any], queries: int, keys: int) -> Tensor | None:
     """The document of each token, where several were put into one row."""
     # Kernels take several texts in one row, told apart by where each starts, or by positions that start anew.
-    starts, positions = given.get("cu_seq_lens_q"), given.get("position_ids")
+    starts, positions = arguments.get("cu_seq_lens_q"), arguments.get("position_ids")
     if isinstance(starts, Tensor) and queries == keys:
         token = torch.arange(keys, device=starts.device)
         return torch.searchsorted(starts[1:].long(), token, right=True)
@@ -345,11 +348,11 @@ def _masked(watcher: Watcher, captured: CapturedCall, mask: Any) -> None:
         captured.mask_at = mask_of(mask, captured.query.shape[0], captured.query.shape[1])
 
 
-def _sinks(given: dict[str, Any], heads: int) -> Tensor | None:
+def _sinks(arguments: dict[str, Any], heads: int) -> Tensor | None:
     """One learned logit per head: an argument, or a parameter of the module that its own function uses."""
-    sinks = given.get("s_aux")
+    sinks = arguments.get("s_aux")
     if sinks is None:
-        sinks = getattr(given.get("module"), "sinks", None)
+        sinks = getattr(arguments.get("module"), "sinks", None)
     if not isinstance(sinks, Tensor) or sinks.numel() != heads:
         return None
     return sinks.reshape(heads)

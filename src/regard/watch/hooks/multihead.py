@@ -34,31 +34,31 @@ def read_forward(watcher: Watcher, site: CallSite, *args: Any, **kwargs: Any) ->
     """Read `multi_head_attention_forward`: tokens come first in its tensors, and True in its masks means blocked."""
     bound = FORWARD.bind(*args, **kwargs)
     bound.apply_defaults()
-    given = bound.arguments
+    arguments = bound.arguments
     # A single sequence comes without a batch axis.
-    one = given["query"].ndim == 2
-    x, y, z = (given[name] for name in ("query", "key", "value"))
+    one = arguments["query"].ndim == 2
+    x, y, z = (arguments[name] for name in ("query", "key", "value"))
     if one:
         x, y, z = (part.unsqueeze(1) for part in (x, y, z))
-    heads = given["num_heads"]
-    weights, biases = _projections(given)
+    heads = arguments["num_heads"]
+    weights, biases = _projections(arguments)
     q, k, v = (_linear(t, w, b).transpose(0, 1) for t, w, b in zip((x, y, z), weights, biases, strict=True))
     q, k, v = (part.unflatten(2, (heads, -1)).transpose(1, 2) for part in (q, k, v))
     batch = q.shape[0]
-    if given["static_k"] is not None:
-        k = given["static_k"].unflatten(0, (batch, heads))
-    if given["static_v"] is not None:
-        v = given["static_v"].unflatten(0, (batch, heads))
+    if arguments["static_k"] is not None:
+        k = arguments["static_k"].unflatten(0, (batch, heads))
+    if arguments["static_v"] is not None:
+        v = arguments["static_v"].unflatten(0, (batch, heads))
     keys = k.shape[2]
-    k, v = _with_extra_keys(k, v, given)
-    mask_at, bias = _masks(watcher, given, (batch, heads, q.shape[2], keys), k.shape[2] - keys)
+    k, v = _with_extra_keys(k, v, arguments)
+    mask_at, bias = _masks(watcher, arguments, (batch, heads, q.shape[2], keys), k.shape[2] - keys)
     # Two views of one tensor, such as a transposed batch, are still self-attention.
     is_self = x is y or (x.data_ptr() == y.data_ptr() and x.shape == y.shape)
     dropout, offset = 0.0, None
-    if given["training"]:
-        dropout = given["dropout_p"]
+    if arguments["training"]:
+        dropout = arguments["dropout_p"]
     # Query 0 belongs to key 0, whatever keys torch has put behind them.
-    if is_self or _hinted(given):
+    if is_self or _hinted(arguments):
         offset = 0
 
     def output(result: Any) -> Tensor:
@@ -77,7 +77,7 @@ def read_forward(watcher: Watcher, site: CallSite, *args: Any, **kwargs: Any) ->
         is_cross=not is_self,
         dropout=dropout,
         output=output,
-        projected=lambda output: _projected(output, given["out_proj_weight"], given["out_proj_bias"]),
+        projected=lambda output: _projected(output, arguments["out_proj_weight"], arguments["out_proj_bias"]),
     )
 
 
@@ -156,14 +156,14 @@ def _real_tokens(lengths: Tensor | None) -> MaskAt:
     return lambda _offset, _keys: padding(lengths)
 
 
-def _projections(given: dict[str, Any]) -> tuple[list[Tensor], list[Tensor | None]]:
+def _projections(arguments: dict[str, Any]) -> tuple[list[Tensor], list[Tensor | None]]:
     """The weights and biases that make query, key and value."""
     biases: list[Tensor | None] = [None, None, None]
-    if given["in_proj_bias"] is not None:
-        biases = list(given["in_proj_bias"].chunk(3))
-    if given["use_separate_proj_weight"]:
-        return [given[f"{name}_proj_weight"] for name in "qkv"], biases
-    return list(given["in_proj_weight"].chunk(3)), biases
+    if arguments["in_proj_bias"] is not None:
+        biases = list(arguments["in_proj_bias"].chunk(3))
+    if arguments["use_separate_proj_weight"]:
+        return [arguments[f"{name}_proj_weight"] for name in "qkv"], biases
+    return list(arguments["in_proj_weight"].chunk(3)), biases
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -179,38 +179,42 @@ def _projected(output: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     return F.linear(joined, weight, bias).unsqueeze(1)
 
 
-def _with_extra_keys(k: Tensor, v: Tensor, given: dict[str, Any]) -> tuple[Tensor, Tensor]:
+def _with_extra_keys(k: Tensor, v: Tensor, arguments: dict[str, Any]) -> tuple[Tensor, Tensor]:
     """The keys that `add_bias_kv` and `add_zero_attn` put behind the others; everyone may attend them."""
     batch, heads, _, dim = k.shape
-    for name, more in (("bias_k", given["bias_k"]), ("zero", given["add_zero_attn"] or None)):
+    for name, more in (("bias_k", arguments["bias_k"]), ("zero", arguments["add_zero_attn"] or None)):
         if more is None:
             continue
         if name == "bias_k":
-            extra = [t.reshape(1, heads, 1, -1).expand(batch, -1, -1, -1) for t in (more, given["bias_v"])]
+            extra = [
+                t.reshape(1, heads, 1, -1).expand(batch, -1, -1, -1) for t in (more, arguments["bias_v"])
+            ]
         else:
             extra = [k.new_zeros(batch, heads, 1, dim), v.new_zeros(batch, heads, 1, v.shape[3])]
         k, v = torch.cat((k, extra[0].to(k.dtype)), 2), torch.cat((v, extra[1].to(v.dtype)), 2)
     return k, v
 
 
-def _hinted(given: dict[str, Any]) -> bool:
+def _hinted(arguments: dict[str, Any]) -> bool:
     """Whether torch drops the mask for its own causal one."""
-    return bool(given["is_causal"] and given["key_padding_mask"] is None and not given["need_weights"])
+    return bool(
+        arguments["is_causal"] and arguments["key_padding_mask"] is None and not arguments["need_weights"]
+    )
 
 
 def _masks(
-    watcher: Watcher, given: dict[str, Any], shape: tuple[int, int, int, int], extra: int
+    watcher: Watcher, arguments: dict[str, Any], shape: tuple[int, int, int, int], extra: int
 ) -> tuple[MaskAt, Tensor | None]:
     """Both masks as what they allow and what they add; float masks are added, True blocks."""
     batch, heads, queries, keys = shape
-    if _hinted(given):
+    if _hinted(arguments):
         return lambda _offset, _keys: causal(), None
     masks = []
-    if (mask := given["attn_mask"]) is not None and mask.ndim == 2:
+    if (mask := arguments["attn_mask"]) is not None and mask.ndim == 2:
         masks.append(mask[None, None])
     elif mask is not None:
         masks.append(mask.reshape(-1, heads, queries, keys))
-    if (mask := given["key_padding_mask"]) is not None:
+    if (mask := arguments["key_padding_mask"]) is not None:
         masks.append(mask.reshape(batch, 1, 1, keys))
     mask_at: MaskAt = anything
     bias: Tensor | None = None

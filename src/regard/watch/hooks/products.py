@@ -53,10 +53,10 @@ def product_of(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Prod
     if name == "einsum":
         return _einsum(args)
     start, names = PRODUCTS[name]
-    given = [*args[start : start + 2], *(kwargs[key] for key in names if key in kwargs)]
-    if len(given) != 2 or not all(isinstance(factor, Tensor) and factor.ndim for factor in given):
+    factors = [*args[start : start + 2], *(kwargs[key] for key in names if key in kwargs)]
+    if len(factors) != 2 or not all(isinstance(factor, Tensor) and factor.ndim for factor in factors):
         return None
-    left, right = given
+    left, right = factors
     if name == "__rmatmul__":
         left, right = right, left
     if name == "linear":

@@ -29,7 +29,7 @@ def read(
 
     In a bool mask True means may attend; `is_causal` aligns the first query with the first key.
     """
-    nested, given = query.is_nested, query
+    nested, called = query.is_nested, query
     mask_at: MaskAt = anything
     if nested:
         if attn_mask is not None:
@@ -41,9 +41,9 @@ def read(
     # A nested result has no axis of queries that it could be compared along.
     if not nested:
         captured.output = lambda result: result.reshape(q.shape[:3] + result.shape[-1:])
-        captured.result = lambda output: output.reshape(given.shape[:-1] + output.shape[-1:])
+        captured.result = lambda output: output.reshape(called.shape[:-1] + output.shape[-1:])
         captured.changed = lambda output, _result, _weights: output.reshape(
-            given.shape[:-1] + output.shape[-1:]
+            called.shape[:-1] + output.shape[-1:]
         )
     # torch.nn.attention.bias.CausalBias is a mask that holds no numbers.
     variant = getattr(attn_mask, "variant", None)

@@ -7,6 +7,7 @@ is over. Products whose result was never seen as weights, though it multiplies v
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -42,23 +43,27 @@ from regard.watch.modules import CallSite
 from regard.watch.watcher import Watcher
 
 
+# By the functions of torch: the methods that they go through.
+HANDLERS = {
+    **dict.fromkeys(following.SOFTMAX | following.LOG_SOFTMAX, "_softmax"),
+    **dict.fromkeys(PRODUCTS, "_product"),
+    **dict.fromkeys(following.EXP, "_powers"),
+    **dict.fromkeys(following.LOGSUMS, "_logsum"),
+}
+
+
 class Softmax:
     """Follows the results of softmaxes."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self.watcher = watcher
+        # Weak: a watcher that is over, and the record that it filled, go at once and not at the next collection.
+        self.watcher: Watcher = weakref.proxy(watcher)
         # What is followed now; it holds weak references alone, so following costs a model no memory.
         self.trail = Trail()
         # Products with a factor that is shaped like scores of which no softmax was seen yet.
         self._opaque: list[tuple[Source, CallSite]] = []
         self._sources: dict[tuple[str, torch.Size], list[Source]] = {}
-        self._pieces = Pieces(watcher)
-        self._handlers: dict[str, Callable[..., Any]] = {
-            **dict.fromkeys(following.SOFTMAX | following.LOG_SOFTMAX, self._softmax),
-            **dict.fromkeys(PRODUCTS, self._product),
-            **dict.fromkeys(following.EXP, self._powers),
-            **dict.fromkeys(following.LOGSUMS, self._logsum),
-        }
+        self._pieces = Pieces(self.watcher)
 
     def forget(self) -> None:
         """A forward pass is over: say what was not explained, and let go of everything."""
@@ -84,15 +89,15 @@ class Softmax:
     def heeds(self, func: Any) -> bool:
         """Whether a call of this function may be of weights or of what makes them."""
         name = following.name_of(func)
-        return name in self._handlers or bool(self.trail and name not in following.NOT_FOLLOWED)
+        return name in HANDLERS or bool(self.trail and name not in following.NOT_FOLLOWED)
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:
         """The result of `run`, a call of a function of torch, and weights followed through it."""
         name = following.name_of(func)
         # This runs at each call of torch: the cheapest questions come first, and most calls end at the second.
-        handler = self._handlers.get(name)
+        handler = HANDLERS.get(name)
         if handler is not None:
-            return handler(name, args, kwargs, run)
+            return getattr(self, handler)(name, args, kwargs, run)
         if not self.trail or name in following.NOT_FOLLOWED:
             return run()
         inputs = list(tensors(args, kwargs))

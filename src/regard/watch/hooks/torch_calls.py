@@ -31,13 +31,13 @@ def _kernels() -> dict[Any, Callable[..., Any]]:
         "_scaled_dot_product_efficient_attention": sdpa.read_efficient,
         "_scaled_dot_product_attention_math": sdpa.read_math,
     }
-    found: dict[Any, Callable[..., Any]] = {}
+    of_function: dict[Any, Callable[..., Any]] = {}
     for name, reader in readers.items():
         packet = getattr(torch.ops.aten, name)
-        found |= {packet: reader, packet.default: reader}
+        of_function |= {packet: reader, packet.default: reader}
         if (function := getattr(torch, name, None)) is not None:
-            found[function] = reader
-    return found
+            of_function[function] = reader
+    return of_function
 
 
 READERS: dict[Any, Callable[..., Any]] = {
@@ -98,18 +98,18 @@ def _rewritten(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a softmax with the scores that interventions put in the place of the model's own."""
     name = next((name for name in ("input", "self", "logits") if name in kwargs), "input")
-    given = following.argument(args, 0, kwargs.get(name))
-    if not isinstance(given, Tensor):
+    scores_before = following.argument(args, 0, kwargs.get(name))
+    if not isinstance(scores_before, Tensor):
         return args, kwargs
-    scores = given
+    scores = scores_before
     for watcher in watchers:
         if watcher.intervenes:
             scores = watcher.rewritten(scores)
-    if scores is given:
+    if scores is scores_before:
         return args, kwargs
     # Before anybody looks: whoever watches sees a softmax of the new scores.
     for watcher in watchers:
-        watcher.replaced(given, scores)
+        watcher.replaced(scores_before, scores)
     if args:
         return (scores, *args[1:]), kwargs
     return args, kwargs | {name: scores}
@@ -166,10 +166,10 @@ def shown() -> Iterator[None]:
 
 def _query_and_key(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The first two arguments of a function of attention."""
-    given = [*args[:2], *(kwargs[name] for name in ("query", "key") if name in kwargs)]
-    if len(given) < 2:
+    vectors = [*args[:2], *(kwargs[name] for name in ("query", "key") if name in kwargs)]
+    if len(vectors) < 2:
         return None, None
-    return given[0], given[1]
+    return vectors[0], vectors[1]
 
 
 def _without_our_modes(original: Callable[[Any], bool]) -> Callable[[Any], bool]:

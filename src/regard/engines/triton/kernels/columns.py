@@ -26,11 +26,11 @@ def columns_kernel(query, key, held, pools, call, scoring, masking, T: tl.conste
     sums = fold(sums, keys, query, held, pools, visit, values, True, T)
     sums = fold(sums, keys, query, held, pools, visit, values, False, T)
     k = tile * BLOCK + tl.arange(0, BLOCK)
-    place = lane.to(tl.int64) * call.keys + k
+    target = lane.to(tl.int64) * call.keys + k
     if T.received or T.weighted:
-        tl.store(pools.received + place, sums[0], mask=k < call.keys)
+        tl.store(pools.received + target, sums[0], mask=k < call.keys)
     if T.received_max:
-        tl.store(pools.largest + place, sums[1], mask=k < call.keys)
+        tl.store(pools.largest + target, sums[1], mask=k < call.keys)
 
 
 @triton.jit
@@ -43,15 +43,15 @@ def fold(sums, keys, query, held, pools, visit, values, FULL: tl.constexpr, T: t
     first, last = counted(cuts, tile, masking, FULL, T)
     for i in tl.range(first, last):
         at, bits = tile_at(i, cuts, masking, FULL, T)
-        s, _, allowed, there, place, _, _ = transposed_scores(at, bits, keys, query, visit, values, FULL, T)
-        m = tl.load(held[0] + place, mask=there, other=0.0)
+        s, _, allowed, there, row, _, _ = transposed_scores(at, bits, keys, query, visit, values, FULL, T)
+        m = tl.load(held[0] + row, mask=there, other=0.0)
         # Infinity where there is no query, so that its weights are exactly 0.
-        rest = tl.load(held[1] + place, mask=there, other=INFINITY)
+        rest = tl.load(held[1] + row, mask=there, other=INFINITY)
         weights = tl.exp2((s - m[None, :]) * scoring.log2_scale - rest[None, :])
         if not FULL:
             weights = tl.where(allowed & there[None, :], weights, 0.0)
         if T.weighted:
-            factor = tl.load(pools.given + place, mask=there, other=0.0)
+            factor = tl.load(pools.given + row, mask=there, other=0.0)
             received += tl.sum(weights * factor[None, :], 1)
         else:
             received += tl.sum(weights, 1)
@@ -87,7 +87,7 @@ def transposed_scores(at, bits, keys, query, visit, values, FULL: tl.constexpr, 
     if T.mask == 1:
         bounds = batch.to(tl.int64) * masking.stride + index
         low, high = tl.load(masking.low + bounds), tl.load(masking.high + bounds)
-    place = (
+    row = (
         batch,
         head,
         index[None, :],
@@ -98,9 +98,9 @@ def transposed_scores(at, bits, keys, query, visit, values, FULL: tl.constexpr, 
         r[None, :],
         c[:, None],
     )
-    s, cap_grad, allowed = scores(product, place, call.keys, scoring, masking, bits, FULL, T)
-    place = (batch * call.heads + head).to(tl.int64) * call.queries + index
-    return s, cap_grad, allowed, there, place, queries, q
+    s, cap_grad, allowed = scores(product, row, call.keys, scoring, masking, bits, FULL, T)
+    row = (batch * call.heads + head).to(tl.int64) * call.queries + index
+    return s, cap_grad, allowed, there, row, queries, q
 
 
 @triton.jit
@@ -109,9 +109,9 @@ def add_diagonals(weights, at, tile, lane, there, pools, call, T: tl.constexpr):
     line = at * T.block_q - call.shift + tl.arange(0, T.block_q)
     key = tile * T.block_k + tl.arange(0, T.block_k)
     diagonal = line[None, :] - key[:, None] + call.keys - 1
-    place = lane.to(tl.int64) * (call.queries + call.keys - 1) + diagonal
+    target = lane.to(tl.int64) * (call.queries + call.keys - 1) + diagonal
     inside = there[None, :] & (key < call.keys)[:, None]
-    tl.atomic_add(pools.by_offset + place, weights.to(tl.float64), mask=inside, sem="relaxed")
+    tl.atomic_add(pools.by_offset + target, weights.to(tl.float64), mask=inside, sem="relaxed")
 
 
 @triton.jit
@@ -125,7 +125,7 @@ def paint(weights, at, tile, lane, pools, call, T: tl.constexpr):
     start = at * T.block_q + call.offset - call.shift + tl.arange(0, DOWN) * T.cell_q
     row = (start - pools.origin) // pools.cell
     strip = tile * ACROSS + tl.arange(0, ACROSS)
-    place = (lane.to(tl.int64) * pools.grid + row)[None, :] * pools.strips + strip[:, None]
+    cell = (lane.to(tl.int64) * pools.grid + row)[None, :] * pools.strips + strip[:, None]
     mask = ((start >= pools.origin) & (row < pools.grid))[None, :] & (strip < pools.strips)[:, None]
-    tl.atomic_add(pools.total + place, total, mask=mask, sem="relaxed")
-    tl.atomic_max(pools.peak + place, peak, mask=mask, sem="relaxed")
+    tl.atomic_add(pools.total + cell, total, mask=mask, sem="relaxed")
+    tl.atomic_max(pools.peak + cell, peak, mask=mask, sem="relaxed")

@@ -23,13 +23,13 @@ def query_kernel(query, key, value, upstream, target, call, scoring, masking, li
     """The query's gradient: one program per tile of queries and head of a row of the batch."""
     BLOCK: tl.constexpr = T.block_q
     WIDTH: tl.constexpr = T.width
-    tile, _, lead, place, present, row, cuts = located(call, masking, linear, T)
+    tile, _, lead, rows, present, row, cuts = located(call, masking, linear, T)
     block = rows_at(query, row, T.dim, T.width, T)
     # Triton needs a tile on every path, though without values nobody reads this one.
     output_grad = block * 0.0
     if T.value_width:
         output_grad = rows_at(upstream.output, row, T.value_dim, T.value_width, T)
-    visit, values = (lead // T.group, tile, place, cuts), (call, scoring, masking, linear)
+    visit, values = (lead // T.group, tile, rows, cuts), (call, scoring, masking, linear)
     query_grad = tl.zeros([BLOCK, WIDTH], tl.float32)
     query_grad = along_keys(
         query_grad, (block, output_grad), (key, value), row, visit, upstream, values, True, T
@@ -38,7 +38,7 @@ def query_kernel(query, key, value, upstream, target, call, scoring, masking, li
         query_grad, (block, output_grad), (key, value), row, visit, upstream, values, False, T
     )
     d = tl.arange(0, WIDTH)
-    pointers = target + place[:, None] * T.dim + d[None, :]
+    pointers = target + rows[:, None] * T.dim + d[None, :]
     tl.store(pointers, query_grad * scoring.scale, mask=present[:, None] & (d < T.dim)[None, :])
 
 
@@ -49,7 +49,7 @@ def along_keys(
     """Add Σ grad · key over the full (or partial) tiles of keys."""
     block, output_grad = query_side
     key, value = key_side
-    kv, tile, place, cuts = visit
+    kv, tile, rows, cuts = visit
     call, scoring, masking, linear = values
     first, last = counted(cuts, tile, masking, FULL, T)
     for i in tl.range(first, last):
@@ -66,7 +66,7 @@ def along_keys(
             )
             through = tl.dot(output_grad, tile_values.T, input_precision=T.precision)
         spot = (
-            (upstream.factors + place)[:, None],
+            (upstream.factors + rows)[:, None],
             k[None, :] - row[3][:, None],
             k[None, :],
             row[0],
@@ -131,7 +131,7 @@ def along_queries(grads, key_side, query, visit, upstream, values, FULL: tl.cons
     for i in tl.range(first, last):
         at, bits = tile_at(i, cuts, masking, FULL, T)
         start = at * T.block_q - call.shift
-        s, cap_grad, allowed, there, place, queries, q = transposed_scores(
+        s, cap_grad, allowed, there, rows, queries, q = transposed_scores(
             at, bits, keys, query, visit, (call, scoring, masking), FULL, T
         )
         through = 0.0
@@ -154,7 +154,7 @@ def along_queries(grads, key_side, query, visit, upstream, values, FULL: tl.cons
             allowed = allowed & there[None, :]
             queries = tl.where(finite(queries), queries, 0.0)
         spot = (
-            (upstream.factors + place)[None, :],
+            (upstream.factors + rows)[None, :],
             k[:, None] - q[None, :],
             k[:, None],
             batch,

@@ -21,14 +21,14 @@ LEAST = tl.constexpr(-200.0)
 @triton.jit
 def rows_kernel(query, key, value, results, call, scoring, masking, linear, T: tl.constexpr):
     """One program per tile of queries, split of the keys, and heads of a row of the batch."""
-    tile, part, lead, place, present, row, cuts = located(call, masking, linear, T)
+    tile, part, lead, lines, present, row, cuts = located(call, masking, linear, T)
     block = rows_at(query, row, T.dim, T.width, T)
     visit, values = (tile, part, lead // T.group, cuts), (call, scoring, masking, linear)
     state = blank(T)
     # Twice the same loop, compiled apart: that over full tiles knows neither bounds nor bits, and keeps its registers.
     state = fold(state, block, key, value, row, visit, values, True, T)
     state = fold(state, block, key, value, row, visit, values, False, T)
-    store(state, results, part, place, present, T)
+    store(state, results, part, lines, present, T)
 
 
 @triton.jit
@@ -54,14 +54,14 @@ def located(call, masking, linear, T: tl.constexpr):
     line = tl.minimum(tl.maximum(line, 0), lines - 1)
     head, index = lead + line // call.queries, line % call.queries
     # int64 before the product: rows past 2^31 numbers are real.
-    place = (batch * call.heads + head).to(tl.int64) * call.queries + index
+    lines = (batch * call.heads + head).to(tl.int64) * call.queries + index
     q = call.offset + index
     low, high = q * 0, q * 0 + call.keys
     if T.mask == 1:
         bounds = batch.to(tl.int64) * masking.stride + index
         low, high = tl.load(masking.low + bounds), tl.load(masking.high + bounds)
     cuts = keys_of(low, high, q + linear.near[0], q + linear.near[1], linear.heading, call.keys, T)
-    return tile, part, lead, place, present, (batch, head, index, q, low, high), cuts
+    return tile, part, lead, lines, present, (batch, head, index, q, low, high), cuts
 
 
 @triton.jit
@@ -125,7 +125,7 @@ def tile_scores(product, row, k, call, scoring, masking, bits, FULL: tl.constexp
     """`scores` of a tile with its queries along the first axis."""
     batch, head, index, q, low, high = row
     r, c = tl.arange(0, T.block_q), tl.arange(0, T.block_k)
-    place = (
+    at = (
         batch,
         head[:, None],
         index[:, None],
@@ -136,7 +136,7 @@ def tile_scores(product, row, k, call, scoring, masking, bits, FULL: tl.constexp
         r[:, None],
         c[None, :],
     )
-    return scores(product, place, call.keys, scoring, masking, bits, FULL, T)
+    return scores(product, at, call.keys, scoring, masking, bits, FULL, T)
 
 
 @triton.jit
@@ -279,12 +279,12 @@ def with_values(output, p, values, allowed, FULL: tl.constexpr, T: tl.constexpr)
 
 
 @triton.jit
-def store(state, results, part, place, present, T: tl.constexpr):
+def store(state, results, part, lines, present, T: tl.constexpr):
     """Write the state of this program's rows."""
     m, l, u, r, sums, output, count, best, least = state
     CHANNELS: tl.constexpr = 2 + T.entropy + T.squares + len(sums)
     LINEAR: tl.constexpr = len(sums)
-    target = results.sums + part.to(tl.int64) * CHANNELS * results.lines + place
+    target = results.sums + part.to(tl.int64) * CHANNELS * results.lines + lines
     tl.store(target, m, mask=present)
     tl.store(target + results.lines, l, mask=present)
     at = target + 2 * tl.cast(results.lines, tl.int64)
@@ -297,7 +297,7 @@ def store(state, results, part, place, present, T: tl.constexpr):
     for i in tl.static_range(LINEAR):
         tl.store(at, sums[i], mask=present)
         at += results.lines
-    line = part.to(tl.int64) * results.lines + place
+    line = part.to(tl.int64) * results.lines + lines
     if T.value_width:
         v = tl.arange(0, T.value_width)
         there = present[:, None] & (v < T.value_dim)[None, :]

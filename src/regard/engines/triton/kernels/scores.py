@@ -82,8 +82,8 @@ def added(batch, head, index, q, k, scoring, keys, T: tl.constexpr):
     sb, sh, sq, sk = scoring.strides
     if T.bias == 1:
         row = batch.to(tl.int64) * sb + head.to(tl.int64) * sh + index.to(tl.int64) * sq
-        place = row + k.to(tl.int64) * sk
-        bias = tl.load(scoring.bias + place, mask=k < keys, other=0.0).to(tl.float32)
+        offset = row + k.to(tl.int64) * sk
+        bias = tl.load(scoring.bias + offset, mask=k < keys, other=0.0).to(tl.float32)
     elif T.bias == 2:
         bias = -tl.load(scoring.bias + head * sh).to(tl.float32) * tl.abs(q - k).to(tl.float32)
     else:
@@ -94,11 +94,11 @@ def added(batch, head, index, q, k, scoring, keys, T: tl.constexpr):
 
 
 @triton.jit
-def scores(product, place, keys, scoring, masking, bits, FULL: tl.constexpr, T: tl.constexpr):
+def scores(product, at, keys, scoring, masking, bits, FULL: tl.constexpr, T: tl.constexpr):
     """Scores of one tile, given its product q·k.
 
     Args:
-        place: row of the batch, head, index of the query in the call, positions q and k, first allowed key and
+        at: row of the batch, head, index of the query in the call, positions q and k, first allowed key and
             the one after the last, and row and column within the tile.
         bits: where the tile's bits lie, −1 where all are set.
         FULL: the mask allows every pair, and the bias cannot block.
@@ -106,7 +106,7 @@ def scores(product, place, keys, scoring, masking, bits, FULL: tl.constexpr, T: 
     Returns:
         scores, −inf where blocked; the derivative of softcap; what is allowed (if not FULL).
     """
-    batch, head, index, q, k, low, high, row, column = place
+    batch, head, index, q, k, low, high, row, column = at
     cap_grad = 1.0
     if T.softcap:
         bent = tanh(product * (scoring.scale / scoring.cap))
