@@ -42,7 +42,6 @@ from regard.watch.hooks.trail import Trail
 from regard.watch.modules import CallSite
 from regard.watch.watcher import Watcher
 
-
 # By the functions of torch: the methods that they go through.
 HANDLERS = {
     **dict.fromkeys(following.SOFTMAX | following.LOG_SOFTMAX, "_softmax"),
