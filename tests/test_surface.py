@@ -312,6 +312,7 @@ LEFT_OUT = {
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")
     | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
     | {"changed": "of a table", "rollout": "of a record", "sparse_plan": "of a plan"}
+    | dict.fromkeys(("norms", "norm_shares"), "of a record with vectors")
     | dict.fromkeys(("eviction", "redundancy"), "of a record with vectors"),
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history") | {"profile": "of a profile"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}

@@ -247,3 +247,30 @@ def test_chance_is_that_of_the_mask_that_an_intervention_adds():
             assert torch.allclose(chance[:, index], expected[name][:, 0], atol=1e-6), name
         # The largest weights are the head's own choice, and no chance.
         assert torch.allclose(of_largest[0].uniform[name][:, 1:2], plain[name], atol=1e-6), name
+
+
+def test_roles_that_were_not_judged_are_named_with_what_they_need(tmp_path):
+    text = draw_text(67, torch.Generator().manual_seed(0))
+    model, scores = Scored(True), torch.randn(2, 67, 67)
+    with rg.watch(model) as record:
+        model(scores)
+    unjudged = roles(record).attrs["not_judged"]
+    assert unjudged.keys() == {"diagonal", "global", "induction", "duplicate token", "bracket", "separator"}
+    assert 'needs the statistic "by_offset"' in unjudged["global"] and "token_groups" in unjudged["induction"]
+    for other in (Profile.of([record]), History.of(3, record)):
+        assert roles(other).attrs["not_judged"] == unjudged
+    # What each asks for is enough.
+    every = [*rg.statistics.TABLE, *token_groups(text.ids, [text.tokens])]
+    with rg.watch(model, statistics=every) as record:
+        model(scores)
+    assert roles(record).attrs["not_judged"] == {}
+    roles(record).to_parquet(tmp_path / "roles.parquet")
+    # Kept, and nothing to tell: no token comes twice.
+    with rg.watch(model, statistics=[*rg.statistics.TABLE, *token_groups(torch.arange(67))]) as record:
+        model(scores)
+    unjudged = roles(record).attrs["not_judged"]
+    assert unjudged["induction"].startswith("no text tells it") and "token_groups" in unjudged["bracket"]
+    layer = rg.nn.MultiHeadAttention(8, 2)
+    with rg.watch(layer) as record:
+        layer(torch.randn(1, 11, 8), torch.randn(1, 17, 8))
+    assert "of one text" in roles(record).attrs["not_judged"]["previous token"]

@@ -21,7 +21,7 @@ from regard.record.profile import Profile
 from regard.record.record import Record
 from regard.record.table import ROLE, frame, identity
 from regard.statistics import roles as scoring
-from regard.statistics.roles import ROLES
+from regard.statistics.roles import ROLES, TOKEN_ROLES
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,7 +33,30 @@ CLEARLY = 0.2
 BLOCKS = 16
 CONFIDENCE = 0.95
 
+NOT_JUDGED = "not_judged"
+"""The entry of `attrs` of the table of roles that says which ones were not judged."""
+
+WITH_OFFSETS = (
+    'needs the statistic "by_offset", which is no default: statistics=list(regard.statistics.TABLE)'
+)
+WITH_TOKENS = (
+    "needs groups of tokens: statistics=[*TABLE, *token_groups(ids, [tokens])], both of regard.statistics"
+)
+NEEDS = dict.fromkeys(TOKEN_ROLES, WITH_TOKENS) | {
+    "diagonal": WITH_OFFSETS,
+    "global": WITH_OFFSETS,
+    "broadcast": 'needs the statistic "received"',
+    "uniform": 'needs the statistics "effective_keys" and "allowed"',
+    "first token": 'needs the statistic "first"',
+    "previous token": 'needs the statistic "previous", of queries and keys of one text',
+    "self": 'needs the statistic "self_mass", of queries and keys of one text',
+    "local": 'needs the statistic "local", of queries and keys of one text',
+}
+UNTOLD = "no text tells it: too few queries have such keys, or chance gives as much as is possible"
+
 Scores = dict[str, NDArray[np.float64]]
+# The rows of some heads, and the roles of which the statistic was kept.
+Rows = tuple[dict[str, NDArray[np.generic]], set[str]]
 
 
 @checked
@@ -53,7 +76,9 @@ def roles(seen: Record | Profile | History) -> DataFrame:
         A row per head (in a history, per step and head): `layer`, `kind`, `head`, `role`, `score`, `low` and `high`
         (of a confidence interval of 95 %: over texts where there are several, else over parts of the text; NaN where
         neither is known), `offset` (of the best diagonal; −1 where not known), and a column for each role, NaN where it
-        cannot be told. A record adds `call`, a history `step`.
+        cannot be told. A record adds `call`, a history `step`. `attrs["not_judged"]` names the roles for which no head
+        has a score, and says what each needs: a watch with default statistics judges neither those told by tokens nor
+        "diagonal" and "global", which need "by_offset".
 
     Raises:
         RecordError: nothing was kept by which a role could be told.
@@ -71,12 +96,13 @@ def roles(seen: Record | Profile | History) -> DataFrame:
     number = {"call": 0}
     if isinstance(seen, History):
         number = {"step": 0}
-        parts = list(_of_history(seen))
+        rows = list(_of_history(seen))
     elif isinstance(seen, Profile):
         number = {}
-        parts = list(_of_profile(seen))
+        rows = list(_of_profile(seen))
     else:
-        parts = [_of_call(index, call) for index, call in enumerate(seen)]
+        rows = [_of_call(index, call) for index, call in enumerate(seen)]
+    parts = [part for part, _ in rows]
     if parts and all(np.isnan(part[name]).all() for part in parts for name in ROLES):
         raise RecordError(
             "roles are told by statistics such as first, previous and by_offset, and what uniform weights would "
@@ -84,7 +110,19 @@ def roles(seen: Record | Profile | History) -> DataFrame:
         )
     empty = identity("", "", 0, **number) | {"role": np.empty(0, object)}
     numbers = dict.fromkeys(("score", "low", "high", "offset", *ROLES), np.empty(0))
-    return frame(parts, empty | numbers).astype({"role": "str"})
+    table = frame(parts, empty | numbers).astype({"role": "str"})
+    kept = {name for _, names in rows for name in names}
+    table.attrs[NOT_JUDGED] = {
+        name: _reason(name, kept) for name in ROLES if len(table) and table[name].isna().all()
+    }
+    return table
+
+
+def _reason(role: str, kept: set[str]) -> str:
+    """Why no head has a score for a role, given those of which the statistic was kept."""
+    if role in kept:
+        return UNTOLD
+    return NEEDS[role]
 
 
 def labels(scores: Scores) -> tuple[list[str], list[str], NDArray[np.float64]]:
@@ -118,7 +156,7 @@ def _strongest(score: dict[str, np.float64], fits: list[str]) -> str:
     return max(left, key=lambda name: score[name], default=MIXED)
 
 
-def _of_call(index: int, call: Call) -> dict[str, NDArray[np.generic]]:
+def _of_call(index: int, call: Call) -> Rows:
     """The rows of one call: scores are means over its texts."""
     heads = call.sizes.heads
     by_text = scoring.scores(call, call.uniform, call.offset)
@@ -131,11 +169,8 @@ def _of_call(index: int, call: Call) -> dict[str, NDArray[np.generic]]:
     named, about, score = labels(scores)
     low, high = _interval(call, about, score)
     which = identity(call.layer, call.kind, heads, call=index)
-    return (
-        which
-        | {"role": np.array(named, object), "score": score, "low": low, "high": high, "offset": offset}
-        | scores
-    )
+    numbers = {"score": score, "low": low, "high": high, "offset": offset}
+    return which | {"role": np.array(named, object)} | numbers | scores, set(by_text)
 
 
 def _interval(
@@ -190,7 +225,7 @@ def _unknown(heads: int) -> NDArray[np.float64]:
     return np.full(heads, np.nan)
 
 
-def _of_profile(profile: Profile) -> Iterator[dict[str, NDArray[np.generic]]]:
+def _of_profile(profile: Profile) -> Iterator[Rows]:
     """The rows of each layer: scores are means over texts, and so are their intervals."""
     rows = profile.intervals(CONFIDENCE)
     rows = rows[rows["statistic"].str.startswith(ROLE)]
@@ -206,10 +241,11 @@ def _of_profile(profile: Profile) -> Iterator[dict[str, NDArray[np.generic]]]:
         named, about, score = labels(scores)
         bounds = np.stack([ends[name][head] for head, name in enumerate(about)]).clip(0, 1)
         which = identity(layer, kind, heads) | {"role": np.array(named, object), "score": score}
-        yield which | {"low": bounds[:, 0], "high": bounds[:, 1], "offset": np.full(heads, -1)} | scores
+        part = which | {"low": bounds[:, 0], "high": bounds[:, 1], "offset": np.full(heads, -1)} | scores
+        yield part, {name for name in ROLES if (mine["statistic"] == ROLE + name).any()}
 
 
-def _of_history(history: History) -> Iterator[dict[str, NDArray[np.generic]]]:
+def _of_history(history: History) -> Iterator[Rows]:
     """The rows of each step and layer."""
     values = history.values.double().numpy()
     columns = {
@@ -227,4 +263,4 @@ def _of_history(history: History) -> Iterator[dict[str, NDArray[np.generic]]]:
                 "offset": np.full(layer.heads, -1),
             }
             which = identity(layer.name, layer.kind, layer.heads, step=step)
-            yield which | {"role": np.array(named, object), "score": score} | unknown | scores
+            yield which | {"role": np.array(named, object), "score": score} | unknown | scores, set(columns)

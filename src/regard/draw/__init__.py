@@ -13,6 +13,7 @@ from regard.draw.grids import heads
 from regard.draw.heatmaps import heatmap
 from regard.draw.history import history, strip
 from regard.draw.image_words import overlay
+from regard.draw.norms import norm_shares, norms
 from regard.draw.output_norms import strength
 from regard.draw.positions import positions
 from regard.draw.profiles import by_distance, histograms, relative_maps
@@ -35,6 +36,8 @@ __all__ = [
     "heatmap",
     "histograms",
     "history",
+    "norm_shares",
+    "norms",
     "overlay",
     "passage",
     "positions",

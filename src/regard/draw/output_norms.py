@@ -67,12 +67,12 @@ def strength(
         if count > LONGEST:
             line(axes, 0, norm, color, 1.2)
         else:
-            _bars(axes, norm, index, series, color)
+            bars(axes, norm, index, series, color)
     axes.set_ylim(0, (max(float(norm.max()) for norm in norms.values()) or 1.0) * 1.08)
     return figure
 
 
-def _bars(axes: Axes, norm: inputs.Numbers, index: int, series: int, color: str) -> None:
+def bars(axes: Axes, norm: inputs.Numbers, index: int, series: int, color: str) -> None:
     """The bars of one of several series, with their values where these fit."""
     width = 0.8 / series
     places = np.arange(len(norm)) + (index - (series - 1) / 2) * width

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.analysis.roles import MIXED
+from regard.analysis.roles import MIXED, NOT_JUDGED
 from regard.analysis.roles import roles as named
 from regard.checks.arguments import checked
 from regard.draw import labels, style
@@ -74,6 +74,10 @@ def roles(seen: Record | Profile | History, *, title: str | None = None) -> Figu
     meanings = [f"{role}: {ROLES[role].meaning}" for role in occurring if role in ROLES]
     if MIXED in occurring:
         meanings.append(f"{MIXED}: nothing of all this for the most part")
+    if not_judged := frame.attrs[NOT_JUDGED]:
+        meanings.append(
+            f"Not judged, for want of their statistics or of such tokens: {', '.join(not_judged)}."
+        )
     options: dict[str, Any] = {"beside": (beside(entries), len(entries) * 0.2 + 0.1), "title": heading}
     if isinstance(seen, History):
         figure, grid, width = _strips(seen, frame, options | {"note": "\n".join([*meanings, NOTE])})

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from regard.errors import RecordError
+from regard.checks.arguments import whole
+from regard.errors import ArgumentError, RecordError
 from regard.record.call import Call
 from regard.record.record import Record
+
+TEXTS = ("target", "source")
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,21 @@ class Chain:
         """Of the text that cross-attention looks at; None without cross-attention."""
         return next((call.sizes.keys for call in self.target if call.kind == "cross"), None)
 
+    def token(self, token: int, text: str) -> int:
+        """The place of a token of one of the texts, counted from 0.
+
+        Raises:
+            ArgumentError: there is no such token or text.
+        """
+        if text not in TEXTS:
+            raise ArgumentError(f"text must be {' or '.join(map(repr, TEXTS))}, got {text!r}")
+        tokens = self.tokens
+        if text == "source":
+            if self.source_tokens is None:
+                raise ArgumentError("text='source' needs cross-attention, and the record has none")
+            tokens = self.source_tokens
+        return whole("token", token, -tokens, tokens - 1) % tokens
+
 
 def chain_of(record: Record) -> Chain:
     """The calls of a record in order, told apart by which text they are of.
@@ -50,12 +68,7 @@ def chain_of(record: Record) -> Chain:
     calls = list(record)
     if not calls:
         raise RecordError("the record has no calls: nothing flows")
-    for call in calls:
-        if call.query is None or call.key is None or call.spec is None:
-            reason = 'which were not kept: watch with keep="vectors"'
-            if call.seen == "weights":
-                reason = "and the model made its weights itself, so that there are none"
-            raise RecordError(f"{call.layer}: the flow needs query and key vectors, {reason}")
+    check_vectors(calls)
     crossing = [call for call in calls if call.kind == "cross"]
     source = _of_source([call for call in calls if call.kind == "self"], crossing)
     chain = Chain(tuple(call for call in calls if id(call) not in source), tuple(_in(calls, source)))
@@ -70,6 +83,16 @@ def chain_of(record: Record) -> Chain:
         assert tokens is not None, "without cross-attention nothing is of a source"
         _check(call, chain.batch, tokens, tokens)
     return chain
+
+
+def check_vectors(calls: Sequence[Call]) -> None:
+    """Raise a RecordError where a call lacks its vectors."""
+    for call in calls:
+        if call.query is None or call.key is None or call.spec is None:
+            reason = 'which were not kept: watch with keep="vectors"'
+            if call.seen == "weights":
+                reason = "and the model made its weights itself, so that there are none"
+            raise RecordError(f"{call.layer}: the flow needs query and key vectors, {reason}")
 
 
 def _in(calls: Sequence[Call], chosen: set[int]) -> list[Call]:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from regard.analysis.flow.chain import Chain, chain_of
 from regard.analysis.flow.steps import back, forward, uniform
-from regard.checks.arguments import checked, share, whole
+from regard.checks.arguments import checked, share
 from regard.errors import ArgumentError, RecordError
 from regard.record.record import Record
 
-DIRECTIONS, TEXTS = ("back", "forward"), ("target", "source")
+DIRECTIONS = ("back", "forward")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -127,15 +127,9 @@ def rollout(
     """
     chain = chain_of(record)
     residual = share("residual", residual)
-    for name, value, known in (("direction", direction, DIRECTIONS), ("text", text, TEXTS)):
-        if value not in known:
-            raise ArgumentError(f"{name} must be {' or '.join(map(repr, known))}, got {value!r}")
-    tokens = chain.tokens
-    if text == "source":
-        if chain.source_tokens is None:
-            raise ArgumentError("text='source' needs cross-attention, and the record has none")
-        tokens = chain.source_tokens
-    token = whole("token", token, -tokens, tokens - 1) % tokens
+    if direction not in DIRECTIONS:
+        raise ArgumentError(f"direction must be {' or '.join(map(repr, DIRECTIONS))}, got {direction!r}")
+    token = chain.token(token, text)
     result = _rolled(chain, token, direction, text, residual)
     # The same masks and the same rule for empty rows, so that only the weights differ.
     if corrected:

@@ -16,6 +16,9 @@ from regard.errors import ArgumentError
 from regard.nn.attention import MultiHeadAttention
 from regard.nn.positions import Alibi, Relative, Rotary
 
+# Of an attention of Llama's kind: its projections, and norms of what comes before the weights.
+LLAMA_PARTS = {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"}
+
 
 @dataclass(frozen=True, eq=False)
 class Attention:
@@ -26,6 +29,8 @@ class Attention:
         module: it.
         heads: how many heads it has, and `group`, how many of them share one head of keys.
         cut: takes a module down to these heads and these heads of keys.
+        output: the weight of its output projection, inputs first: `(heads · value_dim, embed_dim)`; None where
+            something else is between the heads and it.
     """
 
     layer: str
@@ -33,6 +38,7 @@ class Attention:
     heads: int
     group: int
     cut: Callable[[list[int], list[int]], None]
+    output: Tensor | None
 
 
 def attentions(model: nn.Module) -> dict[str, Attention]:
@@ -109,13 +115,14 @@ def _plan(
 
 
 def _of_regard(layer: str, module: MultiHeadAttention) -> Attention:
+    group, output = module.num_heads // module.num_kv_heads, module.output.weight.detach().T
     if module.score is not None or not isinstance(module.positions, None | Alibi | Relative | Rotary):
         part = type(module.score or module.positions).__name__
 
         def refuse(_queries: list[int], _keys: list[int]) -> None:
             raise ArgumentError(f"{layer} has {part}, whose heads cannot be taken")
 
-        return Attention(layer, module, module.num_heads, module.num_heads // module.num_kv_heads, refuse)
+        return Attention(layer, module, module.num_heads, group, refuse, output)
 
     def cut(queries: list[int], keys: list[int]) -> None:
         dim, value_dim = module.head_dim, module.value_dim
@@ -138,7 +145,7 @@ def _of_regard(layer: str, module: MultiHeadAttention) -> Attention:
         elif isinstance(module.positions, Relative):
             module.positions.weight = _taken(module.positions.weight, torch.tensor(queries))
 
-    return Attention(layer, module, module.num_heads, module.num_heads // module.num_kv_heads, cut)
+    return Attention(layer, module, module.num_heads, group, cut, output)
 
 
 def _of_llama(layer: str, module: Any) -> Attention:
@@ -156,7 +163,12 @@ def _of_llama(layer: str, module: Any) -> Attention:
             if hasattr(module, name):
                 setattr(module, name, size)
 
-    return Attention(layer, module, module.q_proj.out_features // dim, group, cut)
+    learned = {name for name, child in module.named_children() if next(child.parameters(), None) is not None}
+    weight = None
+    # A norm of the heads' outputs, as BitNet has, or a gate is no part of a projection.
+    if learned <= LLAMA_PARTS:
+        weight = module.o_proj.weight.detach().T
+    return Attention(layer, module, module.q_proj.out_features // dim, group, cut, weight)
 
 
 def _of_bert(layer: str, module: Any, output: nn.Linear) -> Attention:
@@ -168,7 +180,8 @@ def _of_bert(layer: str, module: Any, output: nn.Linear) -> Attention:
         _keep_inputs(output, _rows(queries, dim))
         module.num_attention_heads, module.all_head_size = len(queries), len(queries) * dim
 
-    return Attention(layer, module, module.query.out_features // dim, 1, cut)
+    weight = output.weight.detach().T
+    return Attention(layer, module, module.query.out_features // dim, 1, cut, weight)
 
 
 def _of_gpt2(layer: str, module: Any) -> Attention:
@@ -189,7 +202,7 @@ def _of_gpt2(layer: str, module: Any) -> Attention:
         module.c_proj.nx = len(rows)
         module.num_heads, module.split_size = len(queries), len(rows)
 
-    return Attention(layer, module, size // dim, 1, cut)
+    return Attention(layer, module, size // dim, 1, cut, module.c_proj.weight.detach())
 
 
 def _output_beside(model: nn.Module, name: str) -> nn.Linear | None:
