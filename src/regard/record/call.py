@@ -21,7 +21,7 @@ from regard.statistics import offsets
 from regard.statistics.observation import COLUMNS, OFFSETS, ROWS, Observation, Top, check_index
 
 T = TypeVar("T")
-OPTIONAL = ("output", *ROWS, *COLUMNS, *OFFSETS, "map", "top", "query", "key", "spec")
+OPTIONAL = ("output", *ROWS, *COLUMNS, *OFFSETS, "map", "top", "query", "key", "value", "spec")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True, repr=False)
@@ -37,6 +37,7 @@ class Call(Observation):
         steps: how many calls were merged.
         query: `(batch, heads, queries, dim)`, as all below with `keep="vectors"` only.
         key: `(batch, kv_heads, keys, dim)`.
+        value: `(batch, kv_heads, keys, value_dim)`; None where the call told none.
         spec: what turned them into weights.
         parts: where the steps of a generation had more than one spec, all of them in order.
         placed: whether the place of the queries among the keys is known. If not, what needs it (`distance`,
@@ -58,6 +59,7 @@ class Call(Observation):
     steps: int = 1
     query: Tensor | None = None
     key: Tensor | None = None
+    value: Tensor | None = None
     spec: Spec | None = None
     parts: tuple[Part, ...] = ()
     placed: bool = True
@@ -169,6 +171,7 @@ class Call(Observation):
             padding=next((call.padding for call in calls if call.padding), ""),
             uniform=_uniform(calls),
             key=calls[-1].key,
+            value=_all(calls, "value", lambda parts: parts[-1]),
             parts=parts,
         )
 

@@ -26,7 +26,7 @@ CHOICES = {"kind": ("self", "cross"), "seen": ("query-key", "weights")}
 LARGEST = 1 << 40
 MOST_HEADS = 1 << 16
 WAY_OUT = 'watch without keep="vectors" to save this record'
-VECTORS = ("output", "query", "key")
+VECTORS = ("output", "query", "key", "value")
 ABOUT_ROWS = ("row_sum", "padded")
 MAP, TOP = ("total", "peak", "rows"), ("weights", "keys")
 NUMBERS = (torch.int64,)
@@ -209,6 +209,7 @@ def _shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "output": (*row, sizes.value_dim),
         "query": (*row, sizes.dim),
         "key": (sizes.batch, sizes.kv_heads, sizes.keys, sizes.dim),
+        "value": (sizes.batch, sizes.kv_heads, sizes.keys, sizes.value_dim),
     }
     shapes |= {"row_sum": row, "padded": (sizes.batch, sizes.queries)}
     shapes |= dict.fromkeys(OFFSETS, (sizes.batch, sizes.heads, sizes.diagonals))

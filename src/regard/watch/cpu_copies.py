@@ -41,23 +41,28 @@ def call_of(
     observation: Observation,
     uniform: dict[str, Tensor],
     vectors: bool,
-    earlier: Tensor | None,
+    earlier: Call | None,
 ) -> Call:
     """What was observed of a call, as an entry of a record.
 
     Args:
         uniform: what uniform weights would give, on the CPU.
-        vectors: whether query, key and spec are kept.
-        earlier: keys of the step before, from which come those that a sliding-window cache has dropped since.
+        vectors: whether query, key, value and spec are kept.
+        earlier: the step before, from which come the keys and values that a sliding-window cache has dropped since.
     """
     more: dict[str, Any] = {}
     if vectors and resolved.captured.seen == "query-key":
-        key = copied(resolved.key)
-        if resolved.evicted and earlier is not None:
-            key[:, :, : resolved.evicted] = earlier[:, :, : resolved.evicted]
-        more = {
+        dropped = slice(resolved.evicted)
+        for name in ("key", "value"):
+            tensor = getattr(resolved, name)
+            if tensor is None:
+                continue
+            more[name] = copied(tensor)
+            before = getattr(earlier, name, None)
+            if before is not None:
+                more[name][:, :, dropped] = before[:, :, dropped]
+        more |= {
             "query": copied(resolved.query),
-            "key": key,
             "spec": portable(resolved.sizes, _one_spec(resolved)),
         }
     if resolved.weights is not None:

@@ -202,7 +202,7 @@ class Recorder(Session):
         vectors = self.settings.vectors
         earlier = None
         if steps is not None:
-            earlier = steps.last.key
+            earlier = steps.last
         call = call_of(site, resolved, observation, self._uniform(resolved), vectors, earlier)
 
         def observe_again(part: ResolvedCall) -> Call:

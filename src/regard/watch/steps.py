@@ -154,15 +154,18 @@ def first_rows(resolved: ResolvedCall, rows: int) -> ResolvedCall:
     # A mask that lets the first rows see the rejected tokens needs their keys.
     if own_tokens and not _reaches(resolved, rows, stop):
         keys = stop
-    padded, weights = resolved.padded, resolved.weights
+    padded, weights, value = resolved.padded, resolved.weights, resolved.value
     if padded is not None:
         padded = replace(padded, padded=padded.padded[:, :rows])
     if weights is not None:
         weights = weights[:, :, :rows, :keys]
+    if value is not None:
+        value = value[:, :, :keys]
     return replace(
         resolved,
         query=resolved.query[:, :, :rows],
         key=resolved.key[:, :, :keys],
+        value=value,
         sizes=replace(sizes, queries=rows, keys=keys),
         model_spec=_of_rows(resolved, resolved.model_spec, rows, keys),
         spec=_of_rows(resolved, resolved.spec, rows, keys),

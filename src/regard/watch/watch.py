@@ -63,7 +63,7 @@ def watch(
         layers: which modules to watch, with all inside them: names, patterns with `*`, numbers of blocks (the first
             number in a module's name). With `!` before it, a name or pattern is left out: `"!encoder.mamba.*"`.
             None: all.
-        keep: "vectors" also keeps query and key, so that any window of weights can be computed later.
+        keep: "vectors" also keeps query, key and value, so that any window of weights can be computed later.
         statistics: what to keep of each call, as for `observe`; None: everything.
         map: at most this many cells a side of the picture of the weights; None: no picture.
         top: how many of the largest weights of each query to keep.
