@@ -77,6 +77,7 @@ def test_scores_of_a_tile_are_a_piece_of_the_whole(case: Case, shape):
         (rg.near(100) | rg.prefix(3), 4),
         (rg.near(100) | rg.global_tokens([7, 50_000]), 5),
         (rg.random_blocks(2, block=64), 2),
+        (rg.masks.block_sparse(torch.eye(1563, dtype=torch.bool)), 1),
         (rg.documents(torch.arange(100_003) // 100), 3),
     ],
     ids=lambda value: getattr(value, "name", value),

@@ -19,7 +19,7 @@ from torch import Tensor
 
 import regard as rg
 from regard import reference
-from regard.masks import Mask
+from regard.masks import Mask, block_sparse
 from regard.shapes import sizes_of
 from regard.spec import Spec
 from regard.spec.bias import Bias, ScoreMod
@@ -145,6 +145,15 @@ def masks(draw: st.DrawFn, batch: int, heads: int, queries: int, keys: int, offs
         st.builds(lambda shape: rg.dense(keep=torch.rand(shape) < 0.5, offset=offset), shape),
     ]
     if offset >= 0:
+        leaves.append(
+            st.builds(
+                lambda block, share: block_sparse(
+                    torch.rand(-(-end // block), -(-end // block)) < share, block
+                ),
+                st.sampled_from([1, 3, 16, 64]),
+                st.sampled_from([0.2, 0.8]),
+            )
+        )
         scattered = st.builds(
             lambda rows: rg.documents(torch.randint(3, (rows, end))), st.sampled_from([1, batch])
         )

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from regard.masks import (
     Mask,
+    block_sparse,
     causal,
     dense,
     documents,
@@ -38,6 +39,17 @@ def dense_masks() -> st.SearchStrategy[Mask]:
     return st.builds(lambda shape, share: dense(keep=torch.rand(*shape, QUERIES, KEYS) < share), shape, share)
 
 
+def block_grids(*positions: int) -> st.SearchStrategy[Mask]:
+    """Blocks of any size that cover so many positions of queries and keys."""
+    share = st.sampled_from([0.0, 0.3, 0.9, 1.1])
+
+    def grid(block: int, share: float) -> Mask:
+        shape = [-(-size // block) for size in positions]
+        return block_sparse(torch.rand(*shape) < share, block)
+
+    return st.builds(grid, st.sampled_from([1, 2, 5, 7, 16, 64]), share)
+
+
 def spans() -> st.SearchStrategy[Mask]:
     """Padding whose real tokens end within the sequence."""
     most = KEYS // 2
@@ -56,6 +68,7 @@ def leaves() -> st.SearchStrategy[Mask]:
         spans(),
         ids().map(documents),
         dense_masks(),
+        block_grids(KEYS, KEYS),
     )
 
 

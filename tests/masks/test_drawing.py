@@ -8,6 +8,7 @@ from masks.strategies import trees
 from regard import html
 from regard.masks import (
     Mask,
+    block_sparse,
     causal,
     dense,
     documents,
@@ -79,6 +80,7 @@ def test_names() -> None:
         padding(list(range(9)), start=2).name: "padding([0, 1, 2, 3, 4, 5, …], start=2)",
         documents([[0, 0, 1]]).name: "documents(<1 × 3 ids>)",
         random_blocks(2, keys=99).name: "random_blocks(2, block=64, seed=0, keys=99)",
+        block_sparse([[True, False]]).name: "block_sparse(<1 × 2 blocks>, block=64)",
         (~~causal()).name: "causal()",
         (~prefix(3)).name: "~prefix(3)",
     }

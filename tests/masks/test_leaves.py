@@ -15,6 +15,7 @@ from regard.masks import (
     SOME,
     Mask,
     as_mask,
+    block_sparse,
     causal,
     dense,
     documents,
@@ -69,6 +70,23 @@ def test_definition(name: str, offset: int) -> None:
     allowed = mask.dense(QUERIES, KEYS, offset=offset)
     assert allowed.shape == (mask.shape[0], 1, QUERIES, KEYS)
     assert torch.equal(allowed, truth(rule, mask.shape[0], offset))
+
+
+@pytest.mark.parametrize("offset", [0, 5])
+@pytest.mark.parametrize("block", [1, 3, 6, 64])
+def test_blocks(offset: int, block: int) -> None:
+    keep = torch.rand(-(-KEYS // block), -(-KEYS // block)) < 0.5
+    mask = block_sparse(keep.tolist(), block)
+    expected = truth(lambda b, q, k: bool(keep[q // block, k // block]), 1, offset)
+    assert torch.equal(mask.dense(QUERIES, KEYS, offset=offset), expected)
+    # Exact whatever the tile: SOME only where both kinds of pair occur.
+    for height, width in product((1, 3, 5), (1, 2, 7)):
+        for q, k in product(range(QUERIES - height), range(KEYS - width)):
+            part = expected[..., q : q + height, k : k + width]
+            want = ALL if part.all() else SOME if part.any() else NONE
+            assert mask.tile(q + offset, q + offset + height, k, k + width) is want
+    far = mask.allows(torch.tensor([-1, 0, 10**6, 0]), torch.tensor([0, -1, 0, 10**6]))
+    assert not far.any() and mask.tile(-9, 0, 0, 3) is NONE and mask.tile(10**6, 10**6 + 1, 0, 3) is NONE
 
 
 @pytest.mark.parametrize(
@@ -234,6 +252,28 @@ FAILURES: list[tuple[Callable[[], object], type[Exception], str]] = [
         lambda: (causal() & ~padding([3, 4])).dense(7, 7, batch=3),
         MaskError,
         "holds 2 batch rows, attention has 3",
+    ),
+    (lambda: block_sparse([[True]], block=0), ArgumentError, "block must be at least 1, got 0"),
+    (
+        lambda: block_sparse(torch.ones(2, 2)),
+        MaskError,
+        "keep must be bool (blocks of queries, blocks of keys), at least 1 of each, got torch.float32 of shape (2, 2)",
+    ),
+    (lambda: block_sparse([[True], [True, False]]), MaskError, "keep must be bool (blocks of queries"),
+    (
+        lambda: block_sparse(torch.ones(2, 0).bool()),
+        MaskError,
+        "at least 1 of each, got torch.bool of shape (2, 0)",
+    ),
+    (
+        lambda: block_sparse([[True]], 8).dense(3, 9),
+        MaskError,
+        "the blocks must cover every position, got 9 keys",
+    ),
+    (
+        lambda: block_sparse([[True]], 8).dense(3, 2),
+        MaskError,
+        "got 2 keys and queries at positions -1 to 1",
     ),
     (lambda: documents(torch.zeros(3)), ArgumentError, "ids must be whole numbers, got torch.float32"),
     (

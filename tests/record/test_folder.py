@@ -21,6 +21,7 @@ from regard.errors import RecordError
 from regard.masks import (
     SOME,
     Mask,
+    block_sparse,
     causal,
     dense,
     documents,
@@ -47,6 +48,7 @@ MASKS = [
     lambda: ~prefix(torch.tensor([2, 0])) | global_tokens([1, 4]),
     lambda: near(2, 1) & strided(2) | random_blocks(1, block=2, seed=3, keys=KEYS),
     lambda: documents(torch.tensor([[0, 0, 1, 1, 1, 2, 2], [5, 5, 5, 5, 9, 9, 9]])),
+    lambda: block_sparse([[True, False], [True, True]], block=4),
     lambda: dense(keep=torch.rand(2, 6, QUERIES, KEYS) > 0.5, offset=KEYS - QUERIES),
 ]
 BIASES = [

@@ -12,6 +12,7 @@ from regard.analysis.complexity import (
     predicted,
 )
 from regard.analysis.eviction import eviction
+from regard.analysis.eviction_loss import eviction_loss
 from regard.analysis.gradients import gradient_norms
 from regard.analysis.head_outputs import mean_outputs
 from regard.analysis.importance import importance
@@ -40,6 +41,7 @@ __all__ = [
     "distance_profile",
     "distances",
     "eviction",
+    "eviction_loss",
     "exponent",
     "flow",
     "gradient_norms",

@@ -25,7 +25,11 @@ def calls_of(record: Record, layers: Layers) -> list[int]:
     Raises:
         ArgumentError: a layer that is not there.
     """
-    names = [call.layer for call in record]
+    return places_of([call.layer for call in record], layers)
+
+
+def places_of(names: list[str], layers: Layers) -> list[int]:
+    """Which of these names of layers are meant: see `calls_of`."""
     if layers is None:
         return list(range(len(names)))
     if isinstance(layers, str) or not isinstance(layers, Iterable):

@@ -1,6 +1,6 @@
 """What a cache of keys and values that forgets would still hold of each head's attention.
 
-Knows weights, strip by strip; what forgetting costs the text is to be shown by running the model so.
+Knows weights, strip by strip; what forgetting costs a model is measured in `eviction_loss.py`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 POLICIES = ("recent", "first and recent", "heavy hitters")
 # First tokens that StreamingLLM keeps, as in its paper.
 FIRST = 4
+# After every query: a key that is never forgotten.
+NEVER = 2**62
 
 
 @checked
@@ -79,6 +81,21 @@ def eviction(
         >>> len(table), bool((table.mass[table.budget == 41] > 0.999).all())
         (12, True)
     """
+    parts = [part for some, caches in followed(record, budget, first, layers) for part in _rows(some, caches)]
+    order = ("layer", "kind", "head", "policy", "budget", "mass", "least")
+    return frame(
+        [{name: part[name] for name in order} for part in parts], {name: np.empty(0) for name in order}
+    )
+
+
+def followed(
+    record: Record, budget: int | Iterable[int], first: int, layers: Layers
+) -> list[tuple[dict[int, Call], list[Cache]]]:
+    """Comparable calls by their places in the record, and the caches of all their heads, at the end of the text.
+
+    Raises:
+        RecordError, ArgumentError: see `eviction`.
+    """
     whole("first", first, 0)
     if not isinstance(budget, Iterable):
         budget = [budget]
@@ -89,7 +106,7 @@ def eviction(
         raise RecordError(
             "eviction needs causal self-attention over a text from its beginning, got no such call"
         )
-    parts = []
+    result = []
     for members in comparable(list(calls.values())):
         some = {place: calls[place] for place in np.array(list(calls))[members].tolist()}
         of_set = list(some.values())
@@ -97,13 +114,10 @@ def eviction(
         assert query is not None
         lanes = sum(call.sizes.heads for call in of_set), sizes.batch, sizes.keys
         like = query.new_empty(0, dtype=statistics_dtype(query.dtype))
-        caches = [_Cache(lanes, policy, size, first, like) for size in budgets for policy in POLICIES]
+        caches = [Cache(lanes, policy, size, first, like) for size in budgets for policy in POLICIES]
         _run(of_set, caches, sizes.batch)
-        parts += _rows(some, caches)
-    order = ("layer", "kind", "head", "policy", "budget", "mass", "least")
-    return frame(
-        [{name: part[name] for name in order} for part in parts], {name: np.empty(0) for name in order}
-    )
+        result.append((some, caches))
+    return result
 
 
 def _grows(call: Call) -> bool:
@@ -123,8 +137,13 @@ def _grows(call: Call) -> bool:
     return True
 
 
-class _Cache:
-    """The caches of all heads under one policy and budget, and the mass they held."""
+class Cache:
+    """The caches of all heads under one policy and budget, and the mass they held.
+
+    Attributes:
+        held: `(heads,)`, shares summed over valid queries. count: how many these are. least: the smallest share.
+        until: of heavy hitters `(heads, batch, keys)`, the first query that finds a key gone.
+    """
 
     def __init__(
         self, lanes: tuple[int, int, int], policy: str, budget: int, first: int, like: Tensor
@@ -137,6 +156,7 @@ class _Cache:
         if policy == "heavy hitters":
             self.alive = torch.zeros(lanes, dtype=torch.bool, device=like.device)
             self.received = torch.zeros(lanes, dtype=like.dtype, device=like.device)
+            self.until = torch.full(lanes, NEVER, device=like.device)
 
     def look(self, weights: Tensor, valid: Tensor, first_query: int) -> None:
         """Add the shares of some queries, `(heads, batch, queries, keys)`, the first of them at this position."""
@@ -167,14 +187,16 @@ class _Cache:
         if keys > self.budget:
             old = keys - max(1, self.budget // 2)
             scores = received[..., :old].masked_fill(~alive[..., :old], torch.inf)
-            alive.scatter_(-1, scores.argmin(-1, keepdim=True), False)
+            gone = scores.argmin(-1, keepdim=True)
+            alive.scatter_(-1, gone, False)
+            self.until.scatter_(-1, gone, query)
         part = seen * alive
         held = part.sum(-1)
         received += part / held.clamp(min=torch.finfo(part.dtype).tiny)[..., None]
         return held
 
 
-def _run(calls: Sequence[Call], caches: Sequence[_Cache], batch: int) -> None:
+def _run(calls: Sequence[Call], caches: Sequence[Cache], batch: int) -> None:
     """Show all queries of comparable calls to the caches, a strip at a time."""
     query = calls[0].query
     assert query is not None
@@ -192,7 +214,7 @@ def _run(calls: Sequence[Call], caches: Sequence[_Cache], batch: int) -> None:
                 cache.look(weights, valid, first)
 
 
-def _rows(calls: Mapping[int, Call], caches: Sequence[_Cache]) -> list[dict[str, np.ndarray]]:
+def _rows(calls: Mapping[int, Call], caches: Sequence[Cache]) -> list[dict[str, np.ndarray]]:
     """The table of some calls, a part per call and cache."""
     parts, start = [], 0
     for call in calls.values():

@@ -9,19 +9,26 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from regard.analysis.masked_mass import Attention
-from regard.masks import Mask, global_tokens, near, prefix, strided
+from regard.masks import Mask, block_sparse, global_tokens, near, prefix, strided
 
 Numbers = NDArray[np.float64]
-FAMILIES = ("window", "window and first", "strided", "columns", "full")
+FAMILIES = ("window", "window and first", "strided", "columns", "block", "full")
 # First tokens, steps, and windows around the diagonal that are tried.
 FIRST = (1, 4, 16, 64)
 STEPS = (2, 4, 8, 16, 32, 64, 128)
 AROUND = (0, 8, 64, 256)
 # Of the keys, what columns may be at most: beyond, a mask of columns is nearly a full one.
 MOST_COLUMNS = 0.25
+# Keys and queries of an engine's tile, of which one pair costs as much as all; the least side of a block.
+SIDE = 64
+# Blocks a side of the grid, at most: longer texts have larger blocks.
+MOST_BLOCKS = 256
+# Of smaller steps the native engine makes no dense residue classes (engines/native/mask_program.py).
+LEAST_STEP = 4
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,7 @@ class Proposal:
     Attributes:
         before, after: the window around the diagonal.
         first: how many first tokens. step: of a stride, 0 for none. columns: positions of global tokens.
+        blocks: numbers of the blocks of a grid, row by row. grid: rows, columns and side of the blocks.
     """
 
     family: str
@@ -39,12 +47,19 @@ class Proposal:
     first: int = 0
     step: int = 0
     columns: tuple[int, ...] = ()
-    # Positions by received mass, the next ones to be taken.
+    blocks: tuple[int, ...] = ()
+    grid: tuple[int, int, int] = (0, 0, 0)
+    # Positions by received mass, or blocks by their mass, the next ones to be taken.
     further: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def mask(self) -> Mask:
         """The mask."""
+        if self.family == "block":
+            rows, columns, side = self.grid
+            keep = torch.zeros(rows * columns, dtype=torch.bool)
+            keep[list(self.blocks)] = True
+            return block_sparse(keep.view(rows, columns), side)
         mask = near(self.before, self.after)
         if self.first:
             mask = mask | prefix(self.first)
@@ -56,6 +71,10 @@ class Proposal:
 
     def larger(self, factor: float) -> Proposal:
         """The next size of the same family."""
+        if self.family == "block":
+            more = max(1, round((factor - 1) * len(self.blocks)))
+            blocks = (*self.blocks, *self.further[:more])
+            return replace(self, blocks=blocks, further=self.further[more:])
         if self.family == "columns":
             more = max(1, round((factor - 1) * len(self.columns)))
             columns = (*self.columns, *self.further[:more])
@@ -85,6 +104,10 @@ class Sums:
             if around < self.keys // 2:
                 window = near(around, self._after(around))
                 self.outside[around] = attention.received(~window)
+        self.side = SIDE
+        while -(-max(self.keys, self.offset + self.queries) // self.side) > MOST_BLOCKS:
+            self.side *= 2
+        self.by_block = attention.by_block(self.side)
 
     def _after(self, around: int) -> int:
         if self.causal:
@@ -120,6 +143,77 @@ class Sums:
                 count, order = columns
                 after = self._after(around)
                 yield Proposal("columns", around, after, columns=order[:count], further=order[count:most])
+
+        blocks = self._blocks(self.by_block[head], need)
+        if blocks is not None:
+            yield blocks
+
+    def pairs(self, proposal: Proposal) -> float:
+        """About how many pairs a proposal leaves, as a share of all: exact for windows."""
+        # As many pairs of each distance as the rectangle of queries and keys has.
+        count = np.minimum(
+            np.arange(1, self.queries + self.keys), np.arange(self.queries + self.keys - 1, 0, -1)
+        )
+        count = np.minimum(count, min(self.queries, self.keys)).astype(float)
+        if self.causal:
+            count[self.distance < 0] = 0.0
+        every = max(1.0, float(count.sum()))
+        if proposal.family == "block":
+            found = float(len(proposal.blocks)) * proposal.grid[2] ** 2
+        else:
+            inside = (self.distance <= proposal.before) & (self.distance >= -proposal.after)
+            if proposal.step:
+                inside |= self.distance % proposal.step == 0
+            found = float(count[inside].sum()) + proposal.first * self.queries
+            found += sum(self.keys - column for column in proposal.columns)
+        return min(1.0, found / every)
+
+    def cost(self, proposal: Proposal, pairs: float) -> float:
+        """About the time of a head under a mask in the native engine, as a share of the time without.
+
+        It goes by pairs, but for columns, each of which costs its whole tile, and for strides of small steps.
+
+        Args:
+            proposal: what is asked about.
+            pairs: of query and key under its mask, as a share of all.
+        """
+        if proposal.step and proposal.step < LEAST_STEP:
+            return 1.0
+        if not proposal.columns:
+            return pairs
+        tiles = np.arange(-(-self.keys // SIDE))
+        # Under a causal mask later keys have fewer queries.
+        queries = np.ones(len(tiles))
+        if self.causal:
+            queries = (self.keys - SIDE * tiles).astype(float)
+        touched = np.unique(np.array(proposal.columns) // SIDE)
+        return min(1.0, pairs + float(queries[touched].sum() / queries.sum()))
+
+    def _blocks(self, mass: Numbers, need: float) -> Proposal | None:
+        """The fewest blocks with so much mass; those on the diagonal are always among them."""
+        first = self.offset // self.side
+        # The grid of the mask begins at position 0, that of the sums at the first query's block.
+        if self.offset < 0:
+            return None
+        rows, columns = first + mass.shape[0], mass.shape[1]
+        every = np.zeros((rows, columns))
+        every[first:] = mass
+        own = np.zeros((rows, columns), bool)
+        both = np.arange(first, min(rows, columns))
+        # A query that keeps no key would have no output.
+        own[both, both] = True
+        order = np.argsort(-np.where(own, -1.0, every).reshape(-1), kind="stable")
+        order = order[: int((every.reshape(-1) > 0).sum()) - int((every[own] > 0).sum())]
+        sums = np.cumsum(every.reshape(-1)[order])
+        missing = need - float(every[own].sum())
+        count = 0
+        if missing > 0:
+            count = int(np.searchsorted(sums, missing - 1e-9 * need)) + 1
+        if count > len(order):
+            return None
+        chosen = (*np.flatnonzero(own).tolist(), *order[:count].tolist())
+        further = tuple(order[count:].tolist())
+        return Proposal("block", blocks=chosen, grid=(rows, columns, self.side), further=further)
 
     def _window(self, mass: Numbers, need: float) -> tuple[int, int] | None:
         """`before` and `after` of the narrowest window around the diagonal with so much mass; None where none has."""

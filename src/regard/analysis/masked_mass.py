@@ -1,4 +1,4 @@
-"""How much of a head's attention a mask leaves, and how many pairs of query and key: exact, one masked fold.
+"""What a mask leaves of a head's attention: its mass, its pairs of query and key, its output. Exact, by masked folds.
 
 Knows vectors and masks; it does not know which masks are worth a try.
 """
@@ -33,6 +33,9 @@ class Attention:
         lse: `(batch, heads, queries)`, without any mask but the model's own.
         valid: `(batch, heads, queries)`, which queries count.
         pairs: allowed pairs of query and key of each head, over the batch, `(heads,)`.
+        value: as the call has it; None where it was not kept.
+        sink: `(heads,)`, the logit of a learned sink, which is part of the output alone; None where there is none.
+        output: `(batch, heads, queries, value_dim)`, the sink left out; None without values.
     """
 
     query: Tensor
@@ -41,6 +44,9 @@ class Attention:
     lse: Tensor
     valid: Tensor
     pairs: NDArray[np.int64]
+    value: Tensor | None = None
+    sink: Tensor | None = None
+    output: Tensor | None = None
 
     @classmethod
     def of(cls, call: Call) -> Attention:
@@ -56,12 +62,16 @@ class Attention:
             )
         assert call.query is not None and call.key is not None and call.spec is not None
         query, key, spec = call.query.detach(), call.key.detach(), replace(call.spec, sink_logit=None)
-        seen = _rows(query, key, spec)
+        value = call.value
+        if value is not None:
+            value = value.detach()
+        seen = _rows(query, key, value, spec)
         assert seen.lse is not None
         valid = seen.lse > -torch.inf
         if call.padded is not None:
             valid = valid & ~call.padded[:, None].to(valid.device)
-        return cls(query, key, spec, seen.lse, valid, _pairs(seen, valid))
+        pairs = _pairs(seen, valid)
+        return cls(query, key, spec, seen.lse, valid, pairs, value, call.spec.sink_logit, seen.output)
 
     def by_offset(self, first: int | None = None) -> NDArray[np.float64]:
         """The mass of each head by distance q − k, `(heads, queries + keys − 1)`, smallest first.
@@ -80,14 +90,27 @@ class Attention:
         """The mass that each key receives where a mask allows it, `(heads, keys)`."""
         return self._second("received", self.key, with_mask(self.spec, mask))
 
-    def _second(self, name: str, key: Tensor, spec: Spec) -> NDArray[np.float64]:
+    def by_block(self, block: int) -> NDArray[np.float64]:
+        """The mass of each head in squares of the score matrix, `(heads, blocks of queries, blocks of keys)`.
+
+        Args:
+            block: positions a side, a power of two; squares begin at multiples of it.
+        """
+        return self._second("map", self.key, self.spec, block)
+
+    def _second(self, name: str, key: Tensor, spec: Spec, cell: int = 0) -> NDArray[np.float64]:
         """A sum over the weights of valid queries, given the lse of all keys; a sum over the batch too."""
-        want = wanted((name,))
+        want = wanted((), cell=cell)
+        if not cell:
+            want = wanted((name,))
         engine = choose("auto", self.query, key, None, spec, want)
         # An empty row has l 0; so has one that does not count.
         m = self.lse.masked_fill(~self.valid, -torch.inf)
         found = engine.columns(self.query, key, spec, m, self.valid.to(m.dtype), want)
-        sums: Tensor = getattr(found, name)
+        sums = getattr(found, name)
+        if cell:
+            sums = sums.total
+        assert isinstance(sums, Tensor)
         return sums.double().sum(0).cpu().numpy()
 
     def under(self, mask: Mask, head: int) -> tuple[float, int]:
@@ -95,13 +118,7 @@ class Attention:
 
         A row's share is e^(lse under the mask − lse).
         """
-        spec, query, key, place = with_mask(self.spec, mask), self.query, self.key, head
-        alone = spec.bias is None and (self.spec.mask is None or self.spec.mask.shape[1] == 1)
-        # What differs from head to head is told apart by their number: all heads are folded then.
-        if alone:
-            group, place = query.shape[1] // key.shape[1], 0
-            query, key = query[:, head : head + 1], key[:, head // group : head // group + 1]
-        seen = _rows(query, key, spec)
+        seen, place = self._masked(mask, head, None)
         assert seen.lse is not None
         valid = self.valid[:, head]
         share = (seen.lse[:, place].double() - self.lse[:, head].double()).exp().clamp(max=1.0)
@@ -111,6 +128,44 @@ class Attention:
             return 1.0, 0
         return float(share[valid].sum()) / count, int(_pairs(seen, valid[:, None])[place])
 
+    def error(self, mask: Mask, head: int) -> float | None:
+        """How far a mask moves a head's output: ‖output under the mask − output‖ / ‖output‖ over all valid queries.
+
+        None where it is not known: values that were not kept or are not finite, or an output that is 0.
+        """
+        if self.output is None:
+            return None
+        seen, place = self._masked(mask, head, self.value)
+        assert seen.lse is not None and seen.output is not None
+        valid = self.valid[:, head]
+        full = self._with_sink(self.output[:, head], self.lse[:, head], head)[valid]
+        masked = self._with_sink(seen.output[:, place], seen.lse[:, place], head)[valid]
+        norm, moved = float(full.norm()), float((masked - full).norm())
+        if norm == 0 or not np.isfinite(norm + moved):
+            return None
+        return moved / norm
+
+    def _with_sink(self, output: Tensor, lse: Tensor, head: int) -> Tensor:
+        """The output `(batch, queries, value_dim)` of one head in float64, less what its learned sink takes."""
+        output = output.double()
+        if self.sink is None:
+            return output
+        # e^lse / (e^lse + e^sink), which is 0 for a row without a key.
+        return output * (lse.double() - self.sink[head].double()).sigmoid()[..., None]
+
+    def _masked(self, mask: Mask, head: int, value: Tensor | None) -> tuple[Observation, int]:
+        """The rows of one head under a mask, and its place among the heads that were folded."""
+        spec, query, key = with_mask(self.spec, mask), self.query, self.key
+        alone = spec.bias is None and (self.spec.mask is None or self.spec.mask.shape[1] == 1)
+        # What differs from head to head is told apart by their number: all heads are folded then.
+        if not alone:
+            return _rows(query, key, value, spec), head
+        first = head // (query.shape[1] // key.shape[1])
+        of_keys = slice(first, first + 1)
+        if value is not None:
+            value = value[:, of_keys]
+        return _rows(query[:, head : head + 1], key[:, of_keys], value, spec), 0
+
 
 def with_mask(spec: Spec, mask: Mask) -> Spec:
     """The spec under a mask besides its own."""
@@ -119,11 +174,12 @@ def with_mask(spec: Spec, mask: Mask) -> Spec:
     return replace(spec, mask=mask)
 
 
-def _rows(query: Tensor, key: Tensor, spec: Spec) -> Observation:
-    """The lse and the number of allowed keys of every row."""
-    want = asked(sizes_of(query, key), spec.offset, ("lse", "allowed"), 0, None, output=False)
+def _rows(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec) -> Observation:
+    """The lse and the number of allowed keys of every row, and the output where there are values."""
+    sizes = sizes_of(query, key, value)
+    want = asked(sizes, spec.offset, ("lse", "allowed"), 0, None, output=value is not None)
     with torch.no_grad():
-        return observed(query, key, None, spec, want)
+        return observed(query, key, value, spec, want)
 
 
 def _pairs(seen: Observation, valid: Tensor) -> NDArray[np.int64]:

@@ -10,26 +10,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard import files, html
+from regard.attention import attend
 from regard.errors import ArgumentError, RecordError, RegardError
 from regard.files import sealing
 from regard.masks import Mask, deserialize_mask, serialize_mask
 from regard.masks.algebra import And
 from regard.record.layers import short_names
 from regard.record.table import frame, identity
+from regard.shapes import sizes_of
+from regard.spec import Spec, SpecArguments
 from regard.watch import Change, Plan
+from regard.watch.changes import spec_of_heads
 
 if TYPE_CHECKING:
     from pandas import DataFrame
     from torch.nn.attention.flex_attention import BlockMask
 
-FORM = sealing.Form("regard-sparse-plan", 1, "plan of sparse masks")
+FORM = sealing.Form("regard-sparse-plan", 2, "plan of sparse masks")
 DTYPES = {"int64": torch.int64, "uint8": torch.uint8, "bool": torch.bool, "int32": torch.int32}
 
 
@@ -41,8 +45,12 @@ class SparseHead:
         layer, kind, head: which.
         family: how its mask is built, such as "window" or "columns"; "full" where nothing cheaper keeps enough.
         mask: what it may attend besides the model's own mask; None for all that the model allows.
-        mass: share of the mass on keys that the mask leaves, a mean over the valid queries: measured.
-        pairs: pairs of query and key that are left, and `all_pairs`, those of the model's own mask: counted.
+        mass: share of the mass on keys that the mask leaves, a mean over the valid queries: measured; from a profile
+            the least that it may be.
+        pairs: pairs of query and key that are left, and `all_pairs`, those of the model's own mask: counted; from a
+            profile those of a text of mean length.
+        error: ‖output under the mask − output‖ / ‖output‖ over all valid queries, measured; None where it was not.
+        cost: about the time of its attention in the native engine, as a share of that without a mask.
     """
 
     layer: str
@@ -53,6 +61,8 @@ class SparseHead:
     mass: float
     pairs: int
     all_pairs: int
+    error: float | None = None
+    cost: float | None = None
 
     @property
     def saved(self) -> float:
@@ -70,11 +80,15 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         chosen: the heads, in the order of the record.
         keep: the share of the mass that was asked for.
         model: the name of the model's class; "" where the record does not say.
+        least_saving: the share of a head's time below which it stayed full.
+        not_judged: families of masks of which nothing was known, so that none was tried.
     """
 
     chosen: tuple[SparseHead, ...]
     keep: float
     model: str = ""
+    least_saving: float = 0.0
+    not_judged: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.chosen)
@@ -107,8 +121,21 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         return 1 - sum(one.pairs for one in self.chosen) / every
 
     @property
+    def cost(self) -> float:
+        """About the time of all attention in the native engine, as a share of that without masks."""
+        every = sum(one.all_pairs for one in self.chosen)
+        if not every:
+            return 1.0
+        shares = (
+            (one.pairs / max(one.all_pairs, 1) if one.cost is None else one.cost) for one in self.chosen
+        )
+        return sum(share * one.all_pairs for share, one in zip(shares, self.chosen, strict=True)) / every
+
+    @property
     def heads(self) -> DataFrame:
-        """A row per head: `layer`, `kind`, `head`, `family`, `mask`, `mass`, `pairs`, `all_pairs`, `saved`.
+        """A row per head: which, its `family` and `mask`, `mass`, `error`, `pairs`, `all_pairs`, `saved`, `cost`.
+
+        What was not measured is NaN; `attrs["not_judged"]` names the families that were not tried.
 
         Raises:
             MissingPackageError: pandas is not installed.
@@ -118,14 +145,82 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             row = identity(one.layer, one.kind, 1, pairs=one.pairs, all_pairs=one.all_pairs)
             row |= {"head": np.array([one.head]), "family": np.array([one.family], object)}
             row |= {"mask": np.array([_name(one.mask)], object)}
-            parts.append(row | {"mass": np.array([one.mass]), "saved": np.array([one.saved])})
-        names = ("layer", "kind", "head", "family", "mask", "mass", "pairs", "all_pairs", "saved")
+            numbers = {"mass": one.mass, "error": one.error, "saved": one.saved, "cost": one.cost}
+            parts.append(row | {name: np.array([value], float) for name, value in numbers.items()})
+        names = (
+            *(
+                "layer",
+                "kind",
+                "head",
+                "family",
+                "mask",
+                "mass",
+                "error",
+                "pairs",
+                "all_pairs",
+                "saved",
+                "cost",
+            ),
+        )
         empty = {name: np.empty(0) for name in names}
-        return frame([{name: row[name] for name in names} for row in parts], empty)
+        table = frame([{name: row[name] for name in names} for row in parts], empty)
+        table.attrs["not_judged"] = list(self.not_judged)
+        return table
 
-    def masks_of(self, layer: str) -> dict[int, Mask | None]:
-        """Head → mask, of one layer."""
-        return {one.head: one.mask for one in self.chosen if one.layer == layer}
+    def masks_of(self, layer: str, kind: str | None = None) -> dict[int, Mask | None]:
+        """Head → mask, of one layer; of "self" or "cross" attention alone where a kind is said."""
+        return {one.head: one.mask for one in self.chosen if one.layer == layer and kind in (None, one.kind)}
+
+    def attend(
+        self, layer: str, query: Tensor, key: Tensor, value: Tensor, **spec: Unpack[SpecArguments]
+    ) -> Tensor:
+        """Self-attention of one layer under the plan: `rg.attend`, each head with its mask besides the one given.
+
+        Heads with equal masks are one call, and so are those that stay full: what a plan saves is saved here.
+
+        Args:
+            layer: whose heads the plan has masks for.
+            query: `(batch, heads, queries, dim)`, all heads of the layer.
+            key: `(batch, kv_heads, keys, dim)`. value: `(batch, kv_heads, keys, value_dim)`.
+            **spec: mask, bias, scale, softcap, sink_logit, align: see `SpecArguments`.
+
+        Returns:
+            `(batch, heads, queries, value_dim)`.
+
+        Raises:
+            ArgumentError: a layer that the plan has not, or one with another number of heads.
+            ShapeError, MaskError: inputs that do not fit together.
+        """
+        masks = self.masks_of(layer, "self")
+        sizes = sizes_of(query, key, value)
+        if sorted(masks) != list(range(sizes.heads)):
+            raise ArgumentError(
+                f"the plan must have the {sizes.heads} heads of {layer!r}, it has {len(masks)}"
+            )
+        full = Spec.of(sizes, **spec)
+        names = ("mask", "bias", "scale", "softcap", "sink_logit")
+        own = SpecArguments(align=full.offset, **{name: getattr(full, name) for name in names})  # type: ignore[typeddict-item]
+        groups: dict[Mask | None, list[int]] = {}
+        for head in range(sizes.heads):
+            groups.setdefault(masks[head], []).append(head)
+        parts, order = list[Tensor](), list[int]()
+        for mask, heads in groups.items():
+            arguments = spec_of_heads(own, heads)
+            if mask is not None:
+                own_mask = arguments["mask"]
+                arguments["mask"] = mask
+                if own_mask is not None:
+                    arguments["mask"] = own_mask & mask
+            keys = [head // sizes.group for head in heads]
+            inputs = (query, key, value)
+            # All heads together are taken as they are, without a copy.
+            if len(heads) < sizes.heads:
+                inputs = (query[:, heads], key[:, keys], value[:, keys])
+            parts.append(attend(*inputs, **arguments))
+            order += heads
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat(parts, 1)[:, torch.tensor(order, device=query.device).argsort()]
 
     def changes(self) -> Plan:
         """The plan as `regard.intervene` takes it: a change for each head that has a mask.
@@ -136,7 +231,14 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         sparse = [one for one in self.chosen if one.mask is not None]
         if not sparse:
             raise ArgumentError("a plan that changes something must have a head with a mask, got none")
-        return Plan([Change(heads=((one.layer, one.head),), mask=one.mask) for one in sparse])
+        pairs: dict[tuple[str, Mask], list[tuple[str, int]]] = {}
+        for one in sparse:
+            assert one.mask is not None
+            # Heads with equal masks are in one change, so that they go through one fold together.
+            pairs.setdefault((one.kind, one.mask), []).append((one.layer, one.head))
+        return Plan(
+            [Change(heads=tuple(own), kind=kind, mask=mask) for (kind, mask), own in pairs.items()]  # type: ignore[arg-type]
+        )
 
     def block_masks(
         self, queries: int, keys: int, *, causal: Mask | None = None, device: torch.device | str = "cpu"
@@ -165,7 +267,8 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         Raises:
             RecordError: it cannot be written there.
         """
-        body = {"keep": self.keep, "model": self.model, "heads": [_packed(one) for one in self.chosen]}
+        body = {"keep": self.keep, "model": self.model, "least_saving": self.least_saving}
+        body |= {"not_judged": list(self.not_judged), "heads": [_packed(one) for one in self.chosen]}
         try:
             files.write(Path(path), sealing.document(FORM, body, indent=1))
         except OSError as fault:
@@ -180,9 +283,9 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         """
         try:
             body = sealing.read(Path(path), FORM, RecordError)
-            return cls(
-                tuple(_unpacked(one) for one in body["heads"]), float(body["keep"]), str(body["model"])
-            )
+            heads = tuple(_unpacked(one) for one in body["heads"])
+            left = tuple(str(family) for family in body["not_judged"])
+            return cls(heads, float(body["keep"]), str(body["model"]), float(body["least_saving"]), left)
         except FileNotFoundError:
             raise RecordError(f"{path}: there is no such file") from None
         # It names the file already; as it is a RegardError, the clause below would wrap it once more.
@@ -201,13 +304,19 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         for (layer, kind), name in zip(layers, names, strict=True):
             own = [one for one in self.chosen if (one.layer, one.kind) == (layer, kind)]
             titles = [
-                f"head {one.head}, {one.family}: {_name(one.mask)}, keeps {one.mass:.4f}, saved"
+                f"head {one.head}, {one.family}: {_name(one.mask)}, keeps {one.mass:.4f}, {_error(one)}saved"
                 for one in own
             ]
             lines.append((name, layer, html.cells(np.array([one.saved for one in own]), 1.0, titles)))
         most = max((len(self.masks_of(layer)) for layer, _ in layers), default=0)
         head = f'<th></th><th colspan="{most}">pairs saved&emsp;{html.legend(1.0, "")}</th>'
         return html.card(html.heading("SparsePlan", self.model, facts), html.table([head], lines))
+
+
+def _error(one: SparseHead) -> str:
+    if one.error is None:
+        return ""
+    return f"output error {one.error:.3g}, "
 
 
 def _name(mask: Mask | None) -> str:
@@ -225,7 +334,7 @@ def _packed(one: SparseHead) -> dict[str, Any]:
     return body
 
 
-_FIELDS = ("layer", "kind", "head", "family", "mass", "pairs", "all_pairs")
+_FIELDS = ("layer", "kind", "head", "family", "mass", "pairs", "all_pairs", "error", "cost")
 
 
 def _unpacked(body: Mapping[str, Any]) -> SparseHead:

@@ -19,13 +19,15 @@ if TYPE_CHECKING:
 
 # Inches: the map's longest side, and the least and the most of one head's cell.
 WIDEST, LEAST, MOST = 9.0, 0.14, 0.42
-SIGNS = {"window": "w", "window and first": "f", "strided": "s", "columns": "c", "full": ""}
+SIGNS = {"window": "w", "window and first": "f", "strided": "s", "columns": "c", "block": "b", "full": ""}
 COLUMNS = ("layer", "kind", "head", "policy", "budget", "mass")
 
 
 @checked
 def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
     """Draw the share of the pairs that each head is spared, layers down, heads across; a letter says its family.
+
+    Beside it is how far each mask moves its head's output, where that was measured.
 
     Args:
         plan: what `regard.analysis.sparsify` gave.
@@ -39,37 +41,50 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
     layers = list(dict.fromkeys((one.layer, one.kind) for one in plan.chosen))
     heads = max(one.head for one in plan.chosen) + 1
     saved = np.full((len(layers), heads), np.nan)
-    signs = {}
+    error, signs = saved.copy(), {}
     for one in plan.chosen:
         place = layers.index((one.layer, one.kind)), one.head
         saved[place], signs[place] = one.saved, SIGNS[one.family]
+        if one.error is not None:
+            error[place] = one.error
     names = short_names([layer for layer, _ in layers], [kind for _, kind in layers])
-    cell = float(np.clip(WIDEST / max(heads, len(layers)), LEAST, MOST))
+    panels = [("saved", "share of pairs saved", saved, 1.0)]
+    if not np.isnan(error).all():
+        # Without any error the scale must still have an end.
+        panels.append(("error", "relative output error", error, float(np.nanmax(error)) or 1.0))
+    cell = float(np.clip(WIDEST / len(panels) / max(heads, len(layers) / 2), LEAST, MOST))
     width, height = cell * heads, cell * len(layers)
     beside = labels.of_tokens(names, cell * style.POINTS, across=False)
     left = style.MARGIN + max(labels.room(beside, across=False), 0.3)
     bar = min(max(height, 1.6), 2.2)
-    name = "share of pairs saved"
     if title is None:
         title = "What sparse masks save"
-    room = max(height + 0.45, bar)
-    across = max(left + width + 0.2 + colors.room(name, bar), 4.6)
-    figure, top = style.sheet(across, room, title=title, note=_note(plan, set(signs.values())))
-    axes = style.place(figure, left, top, width, height)
-    axes.set_gid("saved")
+    each = width + 0.2 + max(colors.room(name, bar) for _, name, *_ in panels)
+    across = max(left + each * len(panels), 4.6)
+    figure, top = style.sheet(
+        across, max(height + 0.45, bar), title=title, note=_note(plan, set(signs.values()))
+    )
     extent = (-0.5, heads - 0.5, len(layers) - 0.5, -0.5)
-    image = colors.image(axes, np.ma.masked_invalid(saved), extent, colors.span(0.0, 1.0))
-    for (row, column), sign in signs.items():
-        ink = style.INK
-        # On the dark half of the scale ink is not read.
-        if saved[row, column] > 0.5:
-            ink = "white"
-        if sign and cell >= 0.16:
-            style.write(axes, column, row, sign, style.SMALL, color=ink, ha="center", va="center_baseline")
-    labels.put(axes, beside, across=False)
-    labels.put(axes, labels.of_positions(0, heads - 1, cell * style.POINTS), across=True)
-    style.level(figure, left + width / 2, top + height + 0.24, "head")
-    colors.bar(figure, image, left + width + 0.2, top, bar, name, [0.0, 0.25, 0.5, 0.75, 1.0])
+    for number, (gid, name, values, most) in enumerate(panels):
+        start = left + number * each
+        axes = style.place(figure, start, top, width, height)
+        axes.set_gid(gid)
+        image = colors.image(axes, np.ma.masked_invalid(values), extent, colors.span(0.0, most))
+        for (row, column), sign in signs.items():
+            ink = style.INK
+            # On the dark half of the scale ink is not read.
+            if values[row, column] > most / 2:
+                ink = "white"
+            if sign and cell >= 0.16:
+                style.write(
+                    axes, column, row, sign, style.SMALL, color=ink, ha="center", va="center_baseline"
+                )
+        if not number:
+            labels.put(axes, beside, across=False)
+        labels.put(axes, labels.of_positions(0, heads - 1, cell * style.POINTS), across=True)
+        style.level(figure, start + width / 2, top + height + 0.24, "head")
+        ticks = [most * share for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        colors.bar(figure, image, start + width + 0.2, top, bar, name, ticks)
     return figure
 
 
@@ -77,6 +92,8 @@ def _note(plan: SparsePlan, signs: set[str]) -> str:
     words = ", ".join(f"{sign}: {family}" for family, sign in SIGNS.items() if sign and sign in signs)
     if "" in signs:
         words = f"{words}; no letter: full".lstrip("; ")
+    if plan.not_judged:
+        words = f"{words}. Not judged: {', '.join(plan.not_judged)}"
     return f"At least {plan.keep:.4g} of the mass stays; {plan.saved:.1%} of all pairs are saved. {words}."
 
 

@@ -2,6 +2,7 @@
 
 from regard.masks.algebra import And, Mask, Not, Or, as_mask
 from regard.masks.bits import Dense
+from regard.masks.block_sparse import BlockSparse, block_sparse
 from regard.masks.content import Documents, Padding, Prefix, documents, padding, prefix
 from regard.masks.conventions import dense
 from regard.masks.positions import Causal, GlobalTokens, Near, Strided, causal, global_tokens, near, strided
@@ -16,6 +17,7 @@ __all__ = [
     "near",
     "strided",
     "random_blocks",
+    "block_sparse",
     "global_tokens",
     "prefix",
     "documents",
@@ -28,6 +30,7 @@ __all__ = [
     "Near",
     "Strided",
     "RandomBlocks",
+    "BlockSparse",
     "GlobalTokens",
     "Prefix",
     "Documents",

@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.errors import MaskError
 from regard.masks.algebra import And, Mask, Not, Or
 from regard.masks.bits import Dense
+from regard.masks.block_sparse import BlockSparse
 from regard.masks.content import Documents, Padding, Prefix
 from regard.masks.positions import Causal, GlobalTokens, Near, Strided
 from regard.masks.random_blocks import RandomBlocks
@@ -30,6 +31,7 @@ KINDS: dict[str, type[Mask]] = {
         Padding,
         Documents,
         Dense,
+        BlockSparse,
     )
 }
 # Operators inside operators.

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from masks.strategies import BATCH, HEADS, KEYS, OFFSET, QUERIES, leaves, trees
+from masks.strategies import BATCH, HEADS, KEYS, OFFSET, QUERIES, block_grids, leaves, trees
 from regard.engines.native.mask_program import DEEPEST, Program, can_compile, compiled
 from regard.errors import ArgumentError
 from regard.masks import (
@@ -25,6 +25,7 @@ from regard.masks import (
     Mask,
     Not,
     Tile,
+    block_sparse,
     causal,
     dense,
     documents,
@@ -173,6 +174,7 @@ def wide_leaves() -> st.SearchStrategy[Mask]:
         st.builds(lambda lengths, start: padding(lengths, start=start), lengths, lengths),
         share.map(lambda share: documents((torch.rand(3, WIDE) < share).cumsum(1))),
         st.just(None).map(lambda _: documents(torch.randint(4, (WIDE,)))),
+        block_grids(WIDE, WIDE),
         st.builds(lambda sides, share: dense(keep=torch.rand(*sides, WIDE, WIDE) < share), sides, share),
     )
 
@@ -214,12 +216,13 @@ def test_random_blocks_of_any_queries(asking, offset, queries, block, data):
     check(asking(mask, queries, offset), mask, 0, 0, query, key)
 
 
-@pytest.mark.parametrize("name", ["dense", "random", "tokens", "documents", "near", "strided"])
+@pytest.mark.parametrize("name", ["dense", "random", "blocks", "tokens", "documents", "near", "strided"])
 def test_every_place_of_a_word(asking, name):
     """Tiles of 64 × 64 that begin at each position of a word of bits, and at each position of a block."""
     masks = {
         "dense": dense(keep=torch.rand(WIDE, WIDE) < 0.5),
         "random": random_blocks(3, block=10),
+        "blocks": block_sparse(torch.rand(31, 31) < 0.5, block=10),
         "tokens": global_tokens(torch.randperm(WIDE)[:40]),
         "documents": documents((torch.rand(WIDE) < 0.1).cumsum(0)),
         "near": near(20, 9),

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from regard.masks import (
     And,
+    BlockSparse,
     Causal,
     Dense,
     Documents,
@@ -206,6 +207,19 @@ class _Writer:
         size = min(mask.block, FAR)
         return [self.table(torch.stack(drawn, dim=1)), first, last + 1 - first, mask.count, size, keys]
 
+    def block_sparse(self, mask: BlockSparse) -> list[int]:
+        first, last = self.offset // mask.block, (self.offset + self.queries - 1) // mask.block
+        # As drawn blocks are written: for each block of queries the blocks of keys, those that are none below 0.
+        keep = torch.zeros(last + 1 - first, mask.keep.shape[1], dtype=torch.bool)
+        low, high = max(first, 0), min(last + 1, mask.keep.shape[0])
+        if low < high:
+            keep[low - first : high - first] = mask.keep[low:high].cpu()
+        most = max(1, int(keep.sum(1).max()))
+        drawn = (
+            torch.where(keep, torch.arange(keep.shape[1]), -(2**31)).sort(1, descending=True).values[:, :most]
+        )
+        return [self.table(drawn), first, last + 1 - first, most, min(mask.block, FAR), FAR]
+
     def dense(self, mask: Dense) -> list[int]:
         batch, heads, rows, width = mask.bits.shape
         cells = [self.table(mask.empty), self.table(mask.full), mask.full.shape[1]]
@@ -232,5 +246,6 @@ _WRITERS: dict[type, tuple[Kind, Callable[[_Writer, Any], list[int]]]] = {
     Padding: (Kind.RECTANGLE, _Writer.padding),
     Documents: (Kind.DOCUMENTS, _Writer.documents),
     RandomBlocks: (Kind.RANDOM, _Writer.random),
+    BlockSparse: (Kind.RANDOM, _Writer.block_sparse),
     Dense: (Kind.DENSE, _Writer.dense),
 }
