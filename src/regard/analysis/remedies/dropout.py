@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from regard.checks.arguments import checked, module, share
 from regard.errors import ArgumentError
@@ -56,9 +56,10 @@ def _set(layer: Any, p: float) -> bool:
     if isinstance(layer, MultiHeadAttention | nn.MultiheadAttention):
         layer.dropout = p
         return True
-    # Wrappers around attention are called so as well, but it is those with projections that compute it.
-    projections = [child for child in layer.children() if getattr(child, "weight", None) is not None]
-    if not ATTENTION.search(type(layer).__name__) or not projections:
+    # Wrappers around attention are called so as well, and have a dropout of something else: projections tell.
+    weights = [getattr(child, "weight", None) for child in layer.children()]
+    projections = [weight for weight in weights if isinstance(weight, Tensor) and weight.ndim == 2]
+    if not ATTENTION.search(type(layer).__name__) or len(projections) < 2:
         return False
     name = next((name for name in ATTRIBUTES if hasattr(layer, name)), None)
     if name is None:
