@@ -9,23 +9,51 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 import regard as rg
 import regard.models
 from benchmarks import common
+from regard.analysis import remedies
 from regard.training import Monitor
+
+Penalty = Callable[[], Tensor | float]
+Treatment = Callable[[nn.Module], AbstractContextManager[Penalty]]
+"""What is done to a model before its training, and what is added to the loss of each step."""
 
 STEPS, PEAK, RAMP, EVERY, LENGTH, BATCH, SEEDS = 500, 0.5, 1000, 10, 64, 16, 3
 SMOOTH, SHOWS = 0.95, 1.1
+
+
+def no_penalty() -> float:
+    """Nothing is added to the loss."""
+    return 0.0
+
+
+@contextmanager
+def untreated(_model: nn.Module) -> Iterator[Penalty]:
+    """No remedy."""
+    yield no_penalty
+
+
+@contextmanager
+def normalized(model: nn.Module) -> Iterator[Penalty]:
+    """Norms of queries and keys, without gains, which would grow at such a rate like the scores."""
+    remedies.query_key_norm(model)
+    yield no_penalty
+
+
 # What is trained, and the rate at the end of the ramp.
-RUNS = {
-    "rate too high": (False, PEAK),
-    "rate too high, normalized queries and keys": (True, PEAK),
-    "a rate that fits": (False, 0.005),
+RUNS: dict[str, tuple[Treatment, float]] = {
+    "rate too high": (untreated, PEAK),
+    "rate too high, normalized queries and keys": (normalized, PEAK),
+    "a rate that fits": (untreated, 0.005),
 }
 
 
@@ -36,16 +64,7 @@ def text() -> tuple[torch.Tensor, int]:
     return torch.tensor([letters.index(letter) for letter in license_text]), len(letters)
 
 
-def normalize(model: torch.nn.Module) -> None:
-    """Root-mean-square norms of queries and keys, without gains, which would grow at such a rate like the scores."""
-    for module in model.modules():
-        if isinstance(module, rg.nn.MultiHeadAttention):
-            assert module.query_norm is None
-            module.query_norm = torch.nn.RMSNorm(module.head_dim, elementwise_affine=False)
-            module.key_norm = torch.nn.RMSNorm(module.head_dim, elementwise_affine=False)
-
-
-def trained(normalized: bool, peak: float, seed: int, steps: int = STEPS) -> dict[str, Any]:
+def trained(treatment: Treatment, peak: float, seed: int, steps: int = STEPS) -> dict[str, Any]:
     """One training: when each rule was first broken, when the loss showed it, and both along the steps."""
     tokens, letters = text()
     torch.manual_seed(seed)
@@ -53,13 +72,12 @@ def trained(normalized: bool, peak: float, seed: int, steps: int = STEPS) -> dic
         vocab_size=letters, hidden_size=64, num_hidden_layers=4, num_attention_heads=4
     )
     model = rg.models.DecoderForCausalLM(config).train()
-    if normalized:
-        normalize(model)
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
     monitor = Monitor(every=EVERY, on_alarm="record")
     smooth = lowest = None
     shown, losses = None, []
-    with monitor:
+    with treatment(model) as penalty, monitor:
+        # After the treatment, which may give the model new parameters.
+        optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
         for step in range(steps):
             for group in optimizer.param_groups:
                 group["lr"] = peak * min(1.0, (step + 1) / RAMP)
@@ -68,7 +86,7 @@ def trained(normalized: bool, peak: float, seed: int, steps: int = STEPS) -> dic
             monitor.step(model)
             loss = model(input_ids=batch, labels=batch).loss
             optimizer.zero_grad()
-            loss.backward()
+            (loss + penalty()).backward()
             optimizer.step()
             value = loss.item()
             smooth = value if smooth is None else SMOOTH * smooth + (1 - SMOOTH) * value

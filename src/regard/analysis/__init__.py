@@ -1,6 +1,6 @@
 """What follows from the formulas of attention, measured: pure functions, which draw nothing."""
 
-from regard.analysis import flow
+from regard.analysis import flow, remedies
 from regard.analysis.compare import compare
 from regard.analysis.complexity import (
     MECHANISMS,
@@ -53,6 +53,7 @@ __all__ = [
     "predicted",
     "prune",
     "redundancy",
+    "remedies",
     "roles",
     "softmax_by_width",
     "softmax_gradient",

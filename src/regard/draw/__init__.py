@@ -18,6 +18,7 @@ from regard.draw.output_norms import strength
 from regard.draw.positions import positions
 from regard.draw.profiles import by_distance, histograms, relative_maps
 from regard.draw.redundancy import redundancy
+from regard.draw.remedies import remedies
 from regard.draw.roles import roles
 from regard.draw.rollout import rollout
 from regard.draw.sentences import passage
@@ -43,6 +44,7 @@ __all__ = [
     "positions",
     "relative_maps",
     "redundancy",
+    "remedies",
     "roles",
     "rollout",
     "series",

@@ -16,7 +16,7 @@ from torch.nn.functional import pad
 
 from regard.errors import require
 from regard.record.call import Call
-from regard.statistics.observation import ROWS
+from regard.statistics.observation import ROWS, Observation
 from regard.statistics.roles import ROLES, scores
 from regard.statistics.table import SHARES
 
@@ -69,9 +69,20 @@ def fractions(call: Call, valid: Tensor) -> tuple[Tensor, Tensor] | None:
     """Entropy as a part of its largest value, and which queries count; None where it is not known."""
     if call.entropy is None or call.allowed is None:
         return None
+    values, known = entropy_fraction(call)
+    return values.detach().cpu(), valid & known.cpu()
+
+
+def entropy_fraction(seen: Observation) -> tuple[Tensor, Tensor]:
+    """Entropy as a part of its largest value, differentiable, and which queries have more than one choice.
+
+    Returns:
+        Two tensors `(batch, heads, queries)`; the entropy and the number of allowed keys must have been observed.
+    """
+    assert seen.entropy is not None and seen.allowed is not None
     # ln 1 = 0: a query with one choice has no fraction. A learned sink is a choice more.
-    choices = call.allowed.cpu() + int(bool(call.parameters.get("sink_logit", False)))
-    return call.entropy.detach().cpu() / choices.log(), valid & (choices > 1)
+    choices = seen.allowed + int(bool(seen.parameters.get("sink_logit", False)))
+    return seen.entropy / choices.clamp(min=2).log(), choices > 1
 
 
 def head_pairs(call: Call) -> dict[str, tuple[Tensor, Tensor]]:
