@@ -11,6 +11,7 @@ from regard.analysis.complexity import (
     least_within,
     predicted,
 )
+from regard.analysis.diagnosis import Diagnosis, Finding, diagnose, diagnose_model
 from regard.analysis.eviction import eviction
 from regard.analysis.gradients import gradient_norms
 from regard.analysis.head_outputs import mean_outputs
@@ -27,7 +28,9 @@ from regard.analysis.sparsify import sparsify
 __all__ = [
     "MECHANISMS",
     "Cost",
+    "Diagnosis",
     "Exponent",
+    "Finding",
     "Pruned",
     "Redundancy",
     "Setting",
@@ -37,6 +40,8 @@ __all__ = [
     "beyond",
     "by_distance",
     "compare",
+    "diagnose",
+    "diagnose_model",
     "distance_profile",
     "distances",
     "eviction",
