@@ -34,8 +34,8 @@ def declared_causal(model: nn.Module) -> str:
     return ""
 
 
-def first_text(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The first text of a batch without its padding: ids, and what a decoder is given.
+def first_text(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The first text of a batch without its padding: ids, what goes with each of them, and what a decoder is given.
 
     Raises:
         Unknown: there are no ids.
@@ -43,23 +43,32 @@ def first_text(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Tensor]
     ids = inputs.get(IDS)
     if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
         raise Unknown("the inputs have no input_ids to change")
-    text = {IDS: ids[:1]}
     real = inputs.get(REAL)
+    there = torch.ones_like(ids[0], dtype=torch.bool)
     if isinstance(real, Tensor) and real.shape == ids.shape:
-        text[IDS] = ids[:1, real[0].bool()]
+        there = real[0].bool()
+    # Segments and the like: whatever has a number for each token.
+    text = {
+        name: value[:1, there] if _by_token(value, ids) else value
+        for name, value in inputs.items()
+        if name not in (REAL, WRITTEN, "labels")
+    }
     if isinstance(inputs.get(WRITTEN), Tensor):
         text[WRITTEN] = inputs[WRITTEN][:1]
     elif isinstance(inputs.get("labels"), Tensor) and hasattr(model, "prepare_decoder_input_ids_from_labels"):
         labels = inputs["labels"][:1]
         # Labels that count for nothing are padding, which no decoder is given.
-        labels = labels[:, labels[0] >= 0]
-        text[WRITTEN] = model.prepare_decoder_input_ids_from_labels(labels=labels)
+        text[WRITTEN] = model.prepare_decoder_input_ids_from_labels(labels=labels[:, labels[0] >= 0])
     elif getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise Unknown("the inputs have no decoder_input_ids")
     return text
 
 
-def with_padding(model: nn.Module, text: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _by_token(value: Any, ids: Tensor) -> bool:
+    return isinstance(value, Tensor) and value.shape[:2] == ids.shape
+
+
+def with_padding(model: nn.Module, text: Mapping[str, Any]) -> dict[str, Any]:
     """A text with padding behind it, and the mask that says so.
 
     Raises:
@@ -69,20 +78,26 @@ def with_padding(model: nn.Module, text: Mapping[str, Tensor]) -> dict[str, Tens
         raise Unknown("the model takes no attention_mask")
     config = getattr(model, "config", None)
     ids = text[IDS]
-    limit = getattr(config, "max_position_embeddings", None)
-    if isinstance(limit, int) and ids.shape[1] + APPENDED > limit:
-        ids = ids[:, : limit - APPENDED]
-    if not ids.shape[1]:
+    limit, count = getattr(config, "max_position_embeddings", None), ids.shape[1]
+    if isinstance(limit, int):
+        count = min(count, limit - APPENDED)
+    if count < 1:
         raise Unknown("there is no room for padding")
     filler = getattr(config, "pad_token_id", None)
     if not isinstance(filler, int) or filler < 0:
         filler = 0
-    tail = ids.new_full((1, APPENDED), filler)
-    real = torch.cat((torch.ones_like(ids), torch.zeros_like(tail)), 1)
-    return {**text, IDS: torch.cat((ids, tail), 1), REAL: real}
+    padded = {}
+    for name, value in text.items():
+        padded[name] = value
+        if _by_token(value, ids):
+            tail = value.new_full((1, APPENDED, *value.shape[2:]), filler if name == IDS else 0)
+            padded[name] = torch.cat((value[:, :count], tail), 1)
+    real = torch.ones_like(padded[IDS])
+    real[:, count:] = 0
+    return {**padded, REAL: real}
 
 
-def future(model: nn.Module, text: Mapping[str, Tensor]) -> Movement:
+def future(model: nn.Module, text: Mapping[str, Any]) -> Movement:
     """How far the outputs of all tokens but the last move when the last one is another.
 
     Raises:
@@ -96,23 +111,27 @@ def future(model: nn.Module, text: Mapping[str, Tensor]) -> Movement:
         raise Unknown("the text has one token")
     changed = ids.clone()
     others = ids[0, :-1][ids[0, :-1] != ids[0, -1]]
-    # One of its own tokens, which the model is known to take; where all are one, its neighbor.
-    changed[0, -1] = others[0] if len(others) else (ids[0, -1] - 1).abs()
-    if bool((changed == ids).all()):
-        changed[0, -1] = 1
+    # One of its own tokens, which the model is known to take; where all are one, 0 or 1.
+    changed[0, -1] = 1 - ids[0, -1].clamp(max=1)
+    if len(others):
+        changed[0, -1] = others[0]
     before = outputs(model, text, ids.shape[1])
     after = outputs(model, {**text, name: changed}, ids.shape[1])
     return _movement(before[:, :-1], after[:, :-1])
 
 
-def padding(model: nn.Module, text: Mapping[str, Tensor], padded: Mapping[str, Tensor]) -> Movement:
+def padding(model: nn.Module, text: Mapping[str, Any], padded: Mapping[str, Any]) -> Movement:
     """How far the outputs of a text move when padding stands behind it.
 
     Raises:
         Unknown: no output for each token.
     """
     count = int(padded[REAL].sum())
-    alone = {**text, IDS: padded[IDS][:, :count], REAL: padded[REAL][:, :count]}
+    ids = padded[IDS]
+    alone = {
+        name: value[:, :count] if name != WRITTEN and _by_token(value, ids) else value
+        for name, value in padded.items()
+    }
     if WRITTEN in text:
         steps = text[WRITTEN].shape[1]
         return _movement(outputs(model, alone, steps), outputs(model, padded, steps))
@@ -121,14 +140,18 @@ def padding(model: nn.Module, text: Mapping[str, Tensor], padded: Mapping[str, T
     return _movement(before, after[:, :count])
 
 
-def outputs(model: nn.Module, inputs: Mapping[str, Tensor], tokens: int) -> Tensor:
+def outputs(model: nn.Module, inputs: Mapping[str, Any], tokens: int) -> Tensor:
     """What the model gives for each token, `(1, tokens, …)`.
 
     Raises:
         Unknown: it gives nothing of this shape.
     """
-    with torch.no_grad():
+    try:
         result = model(**inputs)
+    # Another length or token may be none that a model takes: its own code says so, as it pleases.
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise Unknown(f"the model does not run so: {type(error).__name__}: {reason:.200}") from error
     for candidate in _tensors(result):
         if candidate.is_floating_point() and candidate.ndim >= 2 and candidate.shape[:2] == (1, tokens):
             return candidate

@@ -220,10 +220,10 @@ class _Reader:
             self.missing["future"] = str(reason)
         try:
             padded = behavior.with_padding(self.model, text)
+            self.movements["padding"] = behavior.padding(self.model, text, padded)
             # Which heads attend the padding, if any do.
             record, _ = self._watched(padded)
             self.collector.add(record, count=False, only=("padding",))
-            self.movements["padding"] = behavior.padding(self.model, text, padded)
         except behavior.Unknown as reason:
             self.missing["padding"] = str(reason)
 

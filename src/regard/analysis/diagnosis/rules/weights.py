@@ -51,25 +51,20 @@ def _rests(evidence: Evidence) -> NDArray[np.float64]:
 def collapse(evidence: Evidence) -> list[Finding]:
     """All queries on one key that is no sink."""
     marked, findings = collapsed(evidence), []
-    judged = np.isfinite(evidence.numbers["one_key"].mean)
-    for layer, heads in evidence.numbers.slices():
-        # One such head of a layer leaves the others to work; a layer of them passes on nothing of the text.
-        severity = "warning"
-        if layer.count > 1 and marked[heads].all() and judged[heads].all():
-            severity = "severe"
-        for place in np.flatnonzero(marked[heads]) + heads.start:
-            words = (
-                f"all queries attend one and the same key, with {_percent(evidence.mean('one_key', place))} of their "
-                f"weight, so the head adds the same to every token"
-            )
-            advice = (
-                "Soften it with rg.analysis.remedies.temperature, or train with rg.analysis.remedies."
-                "entropy_regularization or rg.analysis.remedies.query_key_norm"
-            )
-            more = "max_weight", "entropy_fraction", "key", "largest_score"
-            findings.append(
-                evidence.finding(place, "collapse", severity, "one_key", ONE_KEY, words, advice, *more)
-            )
+    of_layers = _whole_layers(evidence, marked)
+    for place in np.flatnonzero(marked):
+        words = (
+            f"all queries attend one and the same key, with {_percent(evidence.mean('one_key', place))} of their "
+            f"weight, so the head adds the same to every token"
+        )
+        advice = (
+            "Soften it with rg.analysis.remedies.temperature, or train with rg.analysis.remedies."
+            "entropy_regularization or rg.analysis.remedies.query_key_norm"
+        )
+        more = "max_weight", "entropy_fraction", "key", "largest_score"
+        findings.append(
+            evidence.finding(place, "collapse", of_layers[place], "one_key", ONE_KEY, words, advice, *more)
+        )
     return findings
 
 
@@ -132,6 +127,7 @@ def entropy_risk(evidence: Evidence) -> list[Finding]:
         numbers["largest_score"].most > bound
     )
     findings = []
+    of_layers = _whole_layers(evidence, marked)
     for place in np.flatnonzero(marked):
         words = (
             f"its entropy is {evidence.mean('entropy_fraction', place):.3g} of the most it could be, below "
@@ -141,7 +137,7 @@ def entropy_risk(evidence: Evidence) -> list[Finding]:
             evidence.finding(
                 place,
                 "entropy collapse",
-                "severe",
+                of_layers[place],
                 "entropy_fraction",
                 COLLAPSED.threshold,
                 words,
@@ -203,6 +199,17 @@ def saturation(evidence: Evidence) -> list[Finding]:
             )
         )
     return findings
+
+
+def _whole_layers(evidence: Evidence, marked: NDArray[np.bool_]) -> list[str]:
+    """Of each head the severity: one ill head leaves the others of its layer to work, a layer of them none."""
+    severities = []
+    for layer, heads in evidence.numbers.slices():
+        severity = "warning"
+        if layer.count > 1 and marked[heads].all():
+            severity = "severe"
+        severities += [severity] * layer.count
+    return severities
 
 
 def _of_scores(advice: str) -> str:
