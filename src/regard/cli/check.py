@@ -19,6 +19,7 @@ from rich.table import Table
 
 from regard import embedded, files
 from regard.analysis.diagnosis import SEVERITIES, Diagnosis, Finding, diagnose, diagnose_model
+from regard.analysis.diagnosis.finding import ended
 from regard.cli import models
 from regard.cli.look import is_text, write
 from regard.cli.survey import check_writable, tokenizer_of
@@ -37,7 +38,7 @@ def check(
     model: Annotated[
         str | None,
         typer.Argument(
-            help=f"A local folder, a Hugging Face name, a task ({', '.join(LOOKS)}), what rg.survey or record.save kept, "
+            help=f"A local folder, a Hugging Face name, a task ({', '.join(LOOKS)}), a saved record or profile, "
             "or a text in quotation marks for the embedded model, which is language."
         ),
     ] = None,
@@ -237,7 +238,7 @@ def _print(console: Console, found: Diagnosis, name: str) -> None:
                 f"[{COLORS[severity]}]{severity}[/]",
                 rule,
                 escape(_heads(found, several)),
-                escape(f"{several[0].sentence}. {several[0].advice}."),
+                escape(f"{ended(several[0].sentence)} {ended(several[0].advice)}"),
             )
         console.print(table)
     applied = ", ".join(found.applied)

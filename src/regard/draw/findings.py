@@ -1,4 +1,4 @@
-"""What is wrong with which head, as a grid of colors: layers down, heads across, the color the worst finding of each."""
+"""What is wrong with which head, as a grid of colors: layers down, heads across, in the color of the worst finding."""
 
 from __future__ import annotations
 
@@ -78,8 +78,10 @@ def _cells(diagnosis: Diagnosis) -> np.ndarray:
     for finding in reversed(diagnosis.findings):
         row = rows.get((finding.layer, finding.kind))
         if row is not None:
-            heads = slice(None) if finding.head is None else finding.head
-            cells[row, heads] = np.where(cells[row, heads] == "none", "none", finding.severity)
+            heads = range(diagnosis.layers[row].count)
+            if finding.head is not None:
+                heads = range(finding.head, finding.head + 1)
+            cells[row, heads] = finding.severity
     return cells
 
 

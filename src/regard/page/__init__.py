@@ -1,4 +1,7 @@
-"""Self-contained HTML pages: of one forward pass (`report`), of many (`profile`), of a training (`history`), of a diagnosis (`findings`)."""
+"""Self-contained HTML pages.
+
+Of one forward pass (`report`), of many (`profile`), of a training (`history`), of a diagnosis (`findings`).
+"""
 
 from regard.page.findings import findings
 from regard.page.history import Part, histories, history

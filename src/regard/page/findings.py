@@ -12,6 +12,7 @@ import numpy as np
 
 from regard import draw
 from regard.analysis.diagnosis import RULES, Diagnosis, Finding
+from regard.analysis.diagnosis.finding import ended
 from regard.checks.arguments import checked
 from regard.errors import RecordError
 from regard.html import number, text
@@ -32,8 +33,8 @@ EXACT = 64
 def findings(diagnosis: Diagnosis, *, title: str | None = None) -> str:
     """One self-contained HTML page of a diagnosis: it loads nothing and needs no script.
 
-    It holds a grid of all heads, each finding with its sentence, numbers, a drawing of the head and advice, and what was
-    looked at, so that a healthy model has a page that says why nothing was found.
+    It holds a grid of all heads, each finding with its sentence, numbers, a drawing of the head and advice, and what
+    was looked at, so that a healthy model has a page that says why nothing was found.
 
     Args:
         diagnosis: what `regard.analysis.diagnose` gave.
@@ -102,9 +103,7 @@ def _rule(diagnosis: Diagnosis, severity: str, name: str, group: list[Finding]) 
             pictures += embed.figure(figure, _where(diagnosis, finding))
     if pictures:
         pictures = _drawn(pictures)
-    content = (
-        f'<p>{text(group[0].sentence)}.</p><p class="advice">{text(group[0].advice)}.</p>{table}{pictures}'
-    )
+    content = f'<p>{text(ended(group[0].sentence))}</p><p class="advice">{text(ended(group[0].advice))}</p>{table}{pictures}'
     some = count(len(group), "head")
     if group[0].head is None:
         some = "the model"
@@ -150,16 +149,25 @@ def _of_record(record: Record, finding: Finding) -> Figure | None:
     tokens, keys = record.tokens, record.tokens
     if call.kind == "cross":
         keys = record.source_tokens
-    sizes, named = call.sizes, {}
-    if tokens and keys and sizes.queries == len(tokens[0]) and sizes.keys == len(keys[0]):
-        if max(sizes.queries, sizes.keys) <= EXACT and call.map.cell == 1:
-            named = {"tokens": tokens[0], "key_tokens": keys[0]}
-    return draw.heatmap(call.map, finding.head, scale="sqrt", title="", values=False, **named)
+    # Names beside every line of a map of cells would be those of other tokens.
+    exact = call.map.cell == 1 and max(call.sizes.queries, call.sizes.keys) <= EXACT
+    names: list[list[str] | None] = [None, None]
+    if exact and tokens and keys and (len(tokens[0]), len(keys[0])) == (call.sizes.queries, call.sizes.keys):
+        names = [tokens[0], keys[0]]
+    return draw.heatmap(
+        call.map,
+        finding.head,
+        tokens=names[0],
+        key_tokens=names[1],
+        scale="sqrt",
+        title="",
+        values=False,
+    )
 
 
 def _rules(diagnosis: Diagnosis) -> str:
     """A line for every rule: what it looks for, and what came of it."""
-    counts = {name: 0 for name in diagnosis.applied}
+    counts = dict.fromkeys(diagnosis.applied, 0)
     for finding in diagnosis.findings:
         counts[finding.name] += 1
     lines = []

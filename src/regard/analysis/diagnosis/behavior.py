@@ -58,7 +58,8 @@ def first_text(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
     elif isinstance(inputs.get("labels"), Tensor) and hasattr(model, "prepare_decoder_input_ids_from_labels"):
         labels = inputs["labels"][:1]
         # Labels that count for nothing are padding, which no decoder is given.
-        text[WRITTEN] = model.prepare_decoder_input_ids_from_labels(labels=labels[:, labels[0] >= 0])
+        shift: Any = model.prepare_decoder_input_ids_from_labels
+        text[WRITTEN] = shift(labels=labels[:, labels[0] >= 0])
     elif getattr(getattr(model, "config", None), "is_encoder_decoder", False):
         raise Unknown("the inputs have no decoder_input_ids")
     return text

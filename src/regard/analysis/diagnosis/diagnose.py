@@ -39,9 +39,9 @@ FEWEST_COMPARED = 8
 def diagnose(seen: Record | Profile | Iterable[Record]) -> Diagnosis:
     """What is wrong with the heads that were watched, with evidence: `docs/check.md` has every rule and its threshold.
 
-    A finding about a mean needs its whole interval of 95 % over texts beyond the threshold, where there are two texts or
-    more; a bug (weight on later keys, on padding, NaN) needs one text. Texts with fewer than eight queries that have a
-    choice of keys say nothing about habits of heads.
+    A finding about a mean needs its whole interval of 95 % over texts beyond the threshold, where there are two texts
+    or more; a bug (weight on later keys, on padding, NaN) needs one text. Texts with fewer than eight queries that have
+    a choice of keys say nothing about habits of heads.
 
     Args:
         seen: a record, several records of one model, or a profile. Records made with `statistics=None` can tell most;
@@ -98,8 +98,8 @@ def diagnose_model(
     """What is wrong with the heads of a model: `diagnose`, and what only a model that runs can show.
 
     Beside the statistics of its heads on these texts, the last token of a text is changed (do earlier outputs move?),
-    padding is appended (do outputs move, do heads attend it?), and the norm of what each head adds is measured. The model
-    runs in evaluation mode without gradients; its modes and all random states are as before afterwards.
+    padding is appended (do outputs move, do heads attend it?), and the norm of what each head adds is measured. The
+    model runs in evaluation mode without gradients; its modes and all random states are as before afterwards.
 
     Args:
         model: any module that `watch` can see.

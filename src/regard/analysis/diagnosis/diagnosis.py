@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from regard import html
 from regard.analysis.diagnosis.finding import SEVERITIES, Finding, rank
@@ -23,7 +23,8 @@ COLUMNS = tuple(Finding.__dataclass_fields__)
 SHOWN = 12
 
 
-class Heads(NamedTuple):
+@dataclass(frozen=True)
+class Heads:
     """The heads of one layer: the module's name, "self" or "cross", and how many there are."""
 
     layer: str
@@ -103,7 +104,7 @@ class Diagnosis:
             "texts": self.texts,
             "queries": self.queries,
             "heads": self.heads,
-            "layers": [each._asdict() for each in self.layers],
+            "layers": [dict(vars(each)) for each in self.layers],
             "worst": self.worst,
             "counts": self.counts(),
             "findings": [finding.to_dict() for finding in self.findings],

@@ -12,11 +12,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.analysis.diagnosis.diagnosis import Heads
 from regard.analysis.diagnosis.finding import Finding
 from regard.analysis.diagnosis.numbers import Numbers
 
 ANY = "any"
 DECODER = "decoder"
+
+
+def places(marked: NDArray[np.bool_]) -> list[int]:
+    """Where heads are marked, on the axis of heads."""
+    found: list[int] = np.flatnonzero(marked).tolist()
+    return found
 
 
 class Movement(NamedTuple):
@@ -114,7 +121,7 @@ class Evidence:
             advice,
         )
 
-    def at(self, place: int) -> tuple[NamedTuple, int]:
+    def at(self, place: int) -> tuple[Heads, int]:
         """The layer and the number of the head at a place on the axis of heads."""
         for here, layer, head in self.numbers.heads():
             if here == place:

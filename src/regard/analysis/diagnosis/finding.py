@@ -13,7 +13,7 @@ from typing import Any
 from regard.errors import ArgumentError
 
 SEVERITIES = ("severe", "warning", "note")
-"""Worst first: a bug or a model that is broken; a head that does no work or soon cannot; nothing wrong, but good to know."""
+"""Worst first: a bug or a broken model; a head that does no work, or soon cannot; nothing wrong, but good to know."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,18 @@ def rank(severity: str) -> int:
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity; of equal ones in the order in which they come, which is that of the rules and of the layers."""
     return tuple(sorted(findings, key=lambda finding: rank(finding.severity)))
+
+
+def ended(sentence: str) -> str:
+    """A sentence with its full stop, where it has no mark of its own.
+
+    Example:
+        >>> ended("is it trained?"), ended("It is")
+        ('is it trained?', 'It is.')
+    """
+    if sentence.endswith(("?", ".")):
+        return sentence
+    return f"{sentence}."
 
 
 def _plain(value: Any) -> Any:

@@ -75,7 +75,7 @@ class HeadNorms:
 
 
 def projection(model: nn.Module, layer: str, width: int) -> Tensor | None:
-    """The weight `(width, …)` by which the outputs of the heads of a layer are projected; None where it is not known."""
+    """The weight `(width, …)` by which the outputs of a layer's heads are projected; None where it is not known."""
     parent = layer.rpartition(".")[0]
     # BERT's stands in the module around its attention.
     for name in (layer, parent, f"{parent}.output"):

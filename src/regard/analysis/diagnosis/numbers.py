@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.analysis.diagnosis.diagnosis import Heads
-from regard.analysis.diagnosis.samples import FEWEST, samples
+from regard.analysis.diagnosis.samples import samples
 from regard.errors import require
 from regard.record import Call, Profile, Record
 from regard.record.binned import masses_of
@@ -145,7 +146,7 @@ class Collector:
 
 
 def padded_keys(call: Call, record: Record) -> Tensor | None:
-    """`(batch, keys)`, bool: the keys of a call that the caller said are padding; None where nothing was said of them."""
+    """`(batch, keys)`, bool: keys that the caller said are padding; None where nothing was said of them."""
     if call.kind == "self":
         same = call.padded is not None and call.padded.shape[-1] == call.sizes.keys
         return call.padded if same else None
@@ -213,10 +214,12 @@ def _statistic(values: Floats) -> Statistic:
     there = ~np.isnan(values)
     count = there.sum(0)
     filled = np.where(there, values, 0.0)
-    mean = np.where(count > 0, filled.sum(0) / np.maximum(count, 1), np.nan)
-    squares = (np.where(there, values - mean, 0.0) ** 2).sum(0)
-    spread = np.sqrt(squares / np.maximum(count - 1, 1) / np.maximum(count, 1))
-    margin = np.where(count > 1, _student(count) * spread, np.nan)
+    # An infinite score has a mean that is infinite, and no interval.
+    with np.errstate(invalid="ignore"):
+        mean = np.where(count > 0, filled.sum(0) / np.maximum(count, 1), np.nan)
+        squares = (np.where(there, values - mean, 0.0) ** 2).sum(0)
+        spread = np.sqrt(squares / np.maximum(count - 1, 1) / np.maximum(count, 1))
+        margin = np.where(count > 1, _student(count) * spread, np.nan)
     most = np.where(count > 0, np.where(there, values, -np.inf).max(0, initial=-np.inf), np.nan)
     return Statistic(mean, mean - margin, mean + margin, most, count)
 
@@ -232,14 +235,15 @@ def _student(count: NDArray[np.int64]) -> Floats:
 
 
 def _joined(parts: Sequence[Statistic]) -> Statistic:
-    return Statistic(
-        *(np.concatenate([getattr(part, name) for part in parts]) for name in Statistic.__dataclass_fields__)
-    )
+    """Those of all layers, one after the other."""
+
+    def joined(name: str) -> Any:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return Statistic(joined("mean"), joined("low"), joined("high"), joined("most"), joined("texts"))
 
 
 def _of_columns(values: Floats) -> Statistic:
     """From `(mean, low, high, most, texts)` on the first axis."""
-    return Statistic(*values[:4], np.nan_to_num(values[4]).astype(np.int64))
-
-
-__all__ = ["FEWEST", "Collector", "Numbers", "Statistic", "of_profile", "padded_keys"]
+    mean, low, high, most, texts = values
+    return Statistic(mean, low, high, most, np.nan_to_num(texts).astype(np.int64))

@@ -38,7 +38,7 @@ def samples(call: Call, padded: Tensor | None, tokens: Sequence[Sequence[str]] |
         result |= _of_rows(call)
         if call.received is not None:
             result |= _of_keys(call, padded, tokens)
-    if call.placed and call.kind == "self" and call.by_offset is not None:
+    if call.placed and call.kind == "self" and min(call.sizes.queries, call.sizes.keys) > 1:
         result |= _later(call)
     result["largest_score"] = largest_scores(call).masked_fill(largest_scores(call) == -torch.inf, torch.nan)
     if call.entropy is not None:
@@ -140,23 +140,37 @@ def _resting(
 
 def _later(call: Call) -> Samples:
     """The share of the mass on keys behind the query, and whether the mask allows any such key."""
-    assert call.by_offset is not None
-    sums = call.by_offset.detach().cpu().double()
-    behind = offsets_of(call, call.offset) < 0
-    if not bool(behind.any()):
-        return {}
-    total = sums.sum(-1)
-    later = sums[..., behind].sum(-1)
-    result = {"later": torch.where(total > 0, later / total, torch.nan)}
-    if "by_offset" in call.uniform:
-        chance = call.uniform["by_offset"].detach().cpu()
-        result["allows_later"] = (chance[..., behind].sum(-1) > 0).double()
+    result: Samples = {}
+    if call.by_offset is not None:
+        result["later"] = _share(call.by_offset, offsets_of(call, call.offset) < 0)
+        if "by_offset" in call.uniform:
+            chance = call.uniform["by_offset"].detach().cpu()
+            behind = offsets_of(call, call.offset) < 0
+            result["allows_later"] = (chance[..., behind].sum(-1) > 0).double()
+    elif call.map is not None:
+        # Cells that hold later keys alone: all of them where a cell is a token, else fewer than there are.
+        rows, columns = call.map.total.shape[2:]
+        first = call.map.offset // call.map.cell
+        behind = torch.arange(columns) > torch.arange(rows)[:, None] + first
+        result["later"] = _share(call.map.total.flatten(2), behind.flatten())
+    if "allows_later" not in result and call.allowed is not None:
+        # Who may attend more keys than there are up to its own place may attend a later one.
+        up_to = torch.arange(call.sizes.queries) + call.offset + 1
+        more = (call.allowed.cpu() > up_to) & call.valid().cpu()
+        result["allows_later"] = more.any(-1).double()
     return result
+
+
+def _share(mass: Tensor, where: Tensor) -> Tensor:
+    """The part of the last axis where something holds; NaN where there is no mass at all."""
+    sums = mass.detach().cpu().double()
+    total = sums.sum(-1)
+    return torch.where(total > 0, sums[..., where].sum(-1) / total, torch.nan)
 
 
 def _blocks_later(call: Call) -> bool:
     """Whether no query of the call may attend what comes behind it."""
-    if not call.placed or call.kind != "self" or call.by_offset is None:
+    if not call.placed or call.kind != "self":
         return False
     later = _later(call)
     if "allows_later" in later:

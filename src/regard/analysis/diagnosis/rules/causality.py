@@ -5,16 +5,17 @@ from __future__ import annotations
 import re
 
 import numpy as np
+from numpy.typing import NDArray
 
-from regard.analysis.diagnosis.evidence import ANY, DECODER, Evidence
+from regard.analysis.diagnosis.evidence import ANY, DECODER, Evidence, places
 from regard.analysis.diagnosis.finding import Finding
 
 NAME = "broken causality"
 # Of the mass. A mask blocks exactly: what is above the rounding of sums in float32 is a weight that is there.
 LATER = 1e-6
 ADVICE = (
-    "Look at the mask of this layer: its direction, its alignment with a cache, True and False exchanged. What the model "
-    "was trained on so far has shown it the answers"
+    "Look at the mask of this layer: its direction, its alignment with a cache, True and False exchanged. In training "
+    "it has shown the model the answers"
 )
 
 
@@ -29,7 +30,7 @@ def causality(evidence: Evidence) -> list[Finding]:
         # Prefix language models look ahead within what they are given, and never into what they write.
         severity, more = "warning", ". Changing the last token moves no earlier output: a prefix, perhaps"
     findings = []
-    for place in np.flatnonzero(marked):
+    for place in places(marked):
         share = f"{100 * numbers['later'].most[place]:.3g} %"
         words = f"its layer is causal, and {share} of its weight is on keys behind the query{more}"
         findings.append(
@@ -38,8 +39,8 @@ def causality(evidence: Evidence) -> list[Finding]:
     expected = bool(evidence.causal) or bool(causal_heads(evidence).any())
     if expected and future is not None and future.beyond and not findings:
         sentence = (
-            f"{NAME} in the model: changing the last token moves earlier outputs by {100 * future.moved:.2g} %, though no "
-            f"head that was watched attends what comes later"
+            f"{NAME} in the model: changing the last token moves earlier outputs by {100 * future.moved:.2g} %, though "
+            f"no head that was watched attends what comes later"
         )
         advice = "Look for what mixes tokens beside attention: a convolution, a normalization, a pooling over tokens"
         findings.append(
@@ -59,7 +60,7 @@ def causality(evidence: Evidence) -> list[Finding]:
     return findings
 
 
-def causal_heads(evidence: Evidence) -> np.ndarray:
+def causal_heads(evidence: Evidence) -> NDArray[np.bool_]:
     """`(heads,)`, bool: heads of layers that must be causal: the model says so, or most of their siblings are."""
     numbers = evidence.numbers
     opened = numbers["allows_later"].most
@@ -94,4 +95,4 @@ def why_not(evidence: Evidence) -> str:
         return ""
     if not any(layer.kind == "self" for layer in evidence.numbers.layers):
         return "there is no self-attention"
-    return "by_offset was not kept, or the texts have one token: watch with statistics=None"
+    return "neither by_offset nor a map was kept, or the texts have one token"

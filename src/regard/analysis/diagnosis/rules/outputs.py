@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.analysis.diagnosis.evidence import Evidence
+from regard.analysis.diagnosis.evidence import Evidence, places
 from regard.analysis.diagnosis.finding import Finding
 
 # Of the median of the other heads of the layer. Heads that rest add little, and yet more than this at some token.
 DEAD = 0.01
-DEAD_ADVICE = "It can be pruned: rg.analysis.prune; in a training look at its value and output projections, and at weight decay"
+DEAD_ADVICE = "It can be pruned: rg.analysis.prune; in a training look at its value and output projections"
 
 
 def not_finite(evidence: Evidence) -> list[Finding]:
     """NaN or infinity in the numbers of any query, or in the model's output."""
     numbers, findings = evidence.numbers, []
     advice = "Go back to a checkpoint before it, and look at the largest scores of the heads there"
-    for place in np.flatnonzero(numbers["nonfinite"].most > 0):
+    for place in places(numbers["nonfinite"].most > 0):
         share = f"{100 * numbers['nonfinite'].most[place]:.3g} %"
         words = f"of {share} of its queries the weights are no numbers (NaN or infinite scores)"
         findings.append(evidence.finding(place, "not finite", "severe", "nonfinite", 0.0, words, advice))
@@ -57,7 +57,7 @@ def dead(evidence: Evidence) -> list[Finding]:
     norms, findings = evidence.outputs, []
     if norms is None:
         return []
-    for place in np.flatnonzero(dead_heads(evidence)):
+    for place in places(dead_heads(evidence)):
         layer, head = evidence.at(place)
         heads = next(where for each, where in evidence.numbers.slices() if each == layer)
         reference = float(references(norms[heads])[head])
@@ -66,8 +66,8 @@ def dead(evidence: Evidence) -> list[Finding]:
             what = "what it adds behind the output projection"
         ratio = float(norms[place]) / max(reference, 1e-300)
         sentence = (
-            f"dead head in {layer.layer}, head {head}: {what} has a norm of {norms[place]:.2g} at most, at any token; the "
-            f"median of the other heads of its layer is {reference:.2g}"
+            f"dead head in {layer.layer}, head {head}: {what} has a norm of {norms[place]:.2g} at most, at any token; "
+            f"the median of the other heads of its layer is {reference:.2g}"
         )
         findings.append(
             Finding(

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from regard.analysis.diagnosis.evidence import Evidence
+from regard.analysis.diagnosis.evidence import Evidence, places
 from regard.analysis.diagnosis.finding import Finding
 
 NAME = "attention to padding"
@@ -24,7 +22,7 @@ def padding(evidence: Evidence) -> list[Finding]:
     elif moved is not None:
         severity, more = "warning", ". Padding appended to a text moves no output of its tokens"
     findings = []
-    for place in np.flatnonzero(numbers["padding"].most > PADDING):
+    for place in places(numbers["padding"].most > PADDING):
         share = f"{100 * numbers['padding'].most[place]:.3g} %"
         words = f"{share} of the weight of real tokens is on padding{more}"
         findings.append(evidence.finding(place, NAME, severity, "padding", PADDING, words, ADVICE))

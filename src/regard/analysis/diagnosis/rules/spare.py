@@ -9,6 +9,8 @@ from regard.analysis.diagnosis.finding import Finding
 from regard.analysis.diagnosis.rules.outputs import dead_heads
 from regard.analysis.diagnosis.rules.weights import collapsed, resting, uniform
 
+# Of several that are safe alone, all together may not be.
+ADVICE = "Each alone is safe, all together may not be: rg.analysis.prune(model, budget=…) tries them in turn"
 # Hellinger distance: at 0.05 two heads differ in at most 7 % of the mass of a query (√2 of it, Le Cam).
 REDUNDANT = 0.05
 
@@ -80,7 +82,7 @@ def prunable(evidence: Evidence) -> list[Finding]:
                     evidence.numbers.texts,
                     {"loss": evidence.loss, "importance": cost.importance},
                     sentence,
-                    "Each of them alone is safe, and not all together: rg.analysis.prune(model, budget=…) tries them in turn",
+                    ADVICE,
                 )
             )
     return findings

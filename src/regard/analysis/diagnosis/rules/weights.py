@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.analysis.diagnosis.evidence import Evidence
+from regard.analysis.diagnosis.evidence import Evidence, places
 from regard.analysis.diagnosis.finding import Finding
 from regard.training.monitor.rules import entropy_collapse, score_growth, uniform_heads
 
@@ -52,7 +52,7 @@ def collapse(evidence: Evidence) -> list[Finding]:
     """All queries on one key that is no sink."""
     marked, findings = collapsed(evidence), []
     of_layers = _whole_layers(evidence, marked)
-    for place in np.flatnonzero(marked):
+    for place in places(marked):
         words = (
             f"all queries attend one and the same key, with {_percent(evidence.mean('one_key', place))} of their "
             f"weight, so the head adds the same to every token"
@@ -71,7 +71,7 @@ def collapse(evidence: Evidence) -> list[Finding]:
 def sink(evidence: Evidence) -> list[Finding]:
     """Heads that rest on the first token, a separator or a special token."""
     findings = []
-    for place in np.flatnonzero(resting(evidence)):
+    for place in places(resting(evidence)):
         statistic, threshold, where = "first", SINK, "the first key"
         if not evidence.mean("first", place) > SINK:
             statistic, threshold, where = "one_key", ONE_KEY, "a separator or a special token"
@@ -93,7 +93,7 @@ def vanishing(evidence: Evidence) -> list[Finding]:
     severity, more = "warning", "a head may average on purpose"
     if judged.sum() > 1 and marked[judged].all():
         severity, more = "severe", "so do all heads of the model: is it trained, and are its weights loaded?"
-    for place in np.flatnonzero(marked):
+    for place in places(marked):
         fraction = evidence.mean("entropy_fraction", place)
         words = (
             f"it attends all keys alike, with {fraction:.5f} of the most entropy that there could be; {more}"
@@ -128,7 +128,7 @@ def entropy_risk(evidence: Evidence) -> list[Finding]:
     )
     findings = []
     of_layers = _whole_layers(evidence, marked)
-    for place in np.flatnonzero(marked):
+    for place in places(marked):
         words = (
             f"its entropy is {evidence.mean('entropy_fraction', place):.3g} of the most it could be, below "
             f"{COLLAPSED.threshold:g}, and its scores reach {numbers['largest_score'].most[place]:.3g}, above {bound:g}"
@@ -152,7 +152,7 @@ def entropy_risk(evidence: Evidence) -> list[Finding]:
 def growth(evidence: Evidence) -> list[Finding]:
     """Scores that have grown without bound."""
     largest, findings = evidence.numbers["largest_score"], []
-    for place in np.flatnonzero(largest.most > GROWN.threshold):
+    for place in places(largest.most > GROWN.threshold):
         words = f"its scores reach {largest.most[place]:.4g}, above {GROWN.threshold:g}"
         findings.append(
             evidence.finding(
@@ -176,7 +176,7 @@ def saturation(evidence: Evidence) -> list[Finding]:
     # What is called entropy collapse already is not called ill twice.
     marked &= ~(numbers["largest_score"].most > (COLLAPSED.scores_above or np.inf))
     findings = []
-    for place in np.flatnonzero(marked):
+    for place in places(marked):
         words = (
             f"of {_percent(evidence.mean('gradient_gone', place))} of its queries the softmax passes no gradient "
             f"(1 − Σw² below 0.001), and its scores reach {numbers['largest_score'].most[place]:.3g}, above {LARGE:g}"
