@@ -11,6 +11,7 @@ from regard.analysis.complexity import (
     least_within,
     predicted,
 )
+from regard.analysis.diagnosis import Diagnosis, Finding, diagnose, diagnose_model
 from regard.analysis.eviction import eviction
 from regard.analysis.eviction_loss import eviction_loss
 from regard.analysis.gradients import gradient_norms
@@ -28,7 +29,9 @@ from regard.analysis.sparsify import sparsify
 __all__ = [
     "MECHANISMS",
     "Cost",
+    "Diagnosis",
     "Exponent",
+    "Finding",
     "Pruned",
     "Redundancy",
     "Setting",
@@ -38,6 +41,8 @@ __all__ = [
     "beyond",
     "by_distance",
     "compare",
+    "diagnose",
+    "diagnose_model",
     "distance_profile",
     "distances",
     "eviction",

@@ -84,7 +84,7 @@ def look(
             f"--only and --to must be left out where no task is shown; the tasks are {', '.join(LOOKS)}"
         )
     # `regard look "some text"`: the first argument is a model only where it can be one.
-    if text is None and _is_text(model):
+    if text is None and is_text(model):
         model, text = None, model
     if model == "language":
         model = None
@@ -128,7 +128,7 @@ def _report(
     console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
 
 
-def _is_text(model: str | None) -> bool:
+def is_text(model: str | None) -> bool:
     """Whether what stands in the place of a model is a text: no model's name and hardly a folder's has a blank."""
     return model is not None and re.search(r"\s", model) is not None and not isdir(model)
 

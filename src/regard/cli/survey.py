@@ -79,7 +79,7 @@ def survey(
     # Before hours of work are done for files that cannot be written.
     for path in (report, parquet, profile):
         if path is not None:
-            _check_writable(path)
+            check_writable(path)
     with Progress(SpinnerColumn(), TextColumn("loading the model"), console=console, transient=True) as bar:
         bar.add_task("loading", total=None)
         reader = models.load(embedded.folder() if model == "language" else model, device)
@@ -90,7 +90,7 @@ def survey(
         seen = read_texts(
             reader.model,
             source,
-            tokenizer=_tokenizer(reader, tokens),
+            tokenizer=tokenizer_of(reader, tokens),
             tokens=tokens,
             batch_size=batch_size,
             folder=folder,
@@ -120,7 +120,7 @@ def survey(
         console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
 
 
-def _tokenizer(reader: models.Reader, tokens: int) -> Callable[..., Any]:
+def tokenizer_of(reader: models.Reader, tokens: int) -> Callable[..., Any]:
     """The model's tokenizer; for an encoder–decoder a function that writes a reply too, so that its decoder is seen."""
     if not reader.answers:
         tokenizer: Callable[..., Any] = reader.tokenizer
@@ -138,7 +138,8 @@ def _tokenizer(reader: models.Reader, tokens: int) -> Callable[..., Any]:
     return arguments
 
 
-def _check_writable(path: Path) -> None:
+def check_writable(path: Path) -> None:
+    """Raise ModelError unless a file can be written there; the folders above it are there afterwards."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         files.check_writable(path)

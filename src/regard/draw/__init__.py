@@ -8,6 +8,7 @@ will do.
 from regard.draw.changed import changed
 from regard.draw.diagram import structure
 from regard.draw.entropies import entropy
+from regard.draw.findings import findings
 from regard.draw.flow import flow
 from regard.draw.grids import heads
 from regard.draw.heatmaps import heatmap
@@ -32,6 +33,7 @@ __all__ = [
     "changed",
     "entropy",
     "eviction",
+    "findings",
     "flow",
     "heads",
     "heatmap",

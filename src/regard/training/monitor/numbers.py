@@ -41,7 +41,7 @@ class Numbers:
     def add(self, record: Record) -> None:
         """Take in one forward pass."""
         for call in record:
-            key, highest = (call.layer, call.kind), _largest(call)
+            key, highest = (call.layer, call.kind), largest_scores(call).amax(0)
             self.sums[key] = added(self.sums.get(key, {}), sums(call) | {NONFINITE: _faults(call)})
             self.parameters[key] = call.parameters
             self.largest[key] = torch.maximum(self.largest.get(key, highest), highest)
@@ -120,22 +120,31 @@ class Numbers:
         )
 
 
-def _faults(call: Call) -> tuple[Tensor, Tensor]:
-    """How many queries of each head have a number that is not finite, and how many there are: `(heads,)` each."""
+def faulty_queries(call: Call) -> Tensor:
+    """`(batch, heads, queries)`, bool: queries with a number that is NaN or infinite."""
     entropy, lse = call.entropy, call.lse
     assert entropy is not None
     faulty = ~entropy.isfinite()
     if lse is not None:
         # −inf is no fault: the query may attend nothing.
         faulty = faulty | lse.isnan() | (lse == torch.inf)
-    count = torch.full((call.sizes.heads,), faulty.shape[0] * faulty.shape[2], dtype=torch.float64)
-    return faulty.sum((0, 2)).double().cpu(), count
+    return faulty.cpu()
 
 
-def _largest(call: Call) -> Tensor:
-    """`(heads,)`: the largest score. That of the largest weight of a query, which is e^(score − lse)."""
-    if call.lse is None or call.max_weight is None:
-        return torch.full((call.sizes.heads,), -torch.inf, dtype=torch.float64)
+def largest_scores(call: Call) -> Tensor:
+    """`(batch, heads)`, float64: the largest score of each text, −inf where it is not known.
+
+    It is that of the largest weight of a query, which is e^(score − lse).
+    """
+    if call.lse is None or call.max_weight is None or not call.sizes.queries:
+        return torch.full((call.sizes.batch, call.sizes.heads), -torch.inf, dtype=torch.float64)
     # A weight of 0 beside a sink has a score too small to matter; NaN wins no comparison, and counts elsewhere.
     scores = (call.lse + call.max_weight.log()).detach().double()
-    return scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf).amax((0, 2)).cpu()
+    return scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf).amax(2).cpu()
+
+
+def _faults(call: Call) -> tuple[Tensor, Tensor]:
+    """How many queries of each head have a number that is not finite, and how many there are: `(heads,)` each."""
+    faulty = faulty_queries(call)
+    count = torch.full((call.sizes.heads,), faulty.shape[0] * faulty.shape[2], dtype=torch.float64)
+    return faulty.sum((0, 2)).double(), count
