@@ -103,7 +103,8 @@ def _rule(diagnosis: Diagnosis, severity: str, name: str, group: list[Finding]) 
             pictures += embed.figure(figure, _where(diagnosis, finding))
     if pictures:
         pictures = _drawn(pictures)
-    content = f'<p>{text(ended(group[0].sentence))}</p><p class="advice">{text(ended(group[0].advice))}</p>{table}{pictures}'
+    advice = f'<p class="advice">{text(ended(group[0].advice))}</p>'
+    content = f"<p>{text(ended(group[0].sentence))}</p>{advice}{table}{pictures}"
     some = count(len(group), "head")
     if group[0].head is None:
         some = "the model"

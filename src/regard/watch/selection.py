@@ -62,7 +62,7 @@ def _named(model: nn.Module, names: list[str], layer: str | int) -> list[str]:
         known = f"blocks: {', '.join(map(str, blocks)) or 'none'}"
     elif layer == type(model).__name__ and layer not in names:
         # The model itself, as records call it where it attends without a module inside.
-        found, known = [layer, *names], ""
+        layers, known = [layer, *names], ""
     else:
         tops = [name for name in names if fnmatchcase(name, layer)]
         layers = [name for name in names if any(name == top or name.startswith(f"{top}.") for top in tops)]
