@@ -49,7 +49,7 @@ breadth: $(VENV)/.breadth ## watch everything that makes attention, into docs/br
 	OMP_NUM_THREADS=1 PYTHONPATH=src $(BIN)/python -m tests.breadth --jobs $(JOBS) --modes eval,eager,train,generate \
 	  $(if $(RESUME),--resume) --out build/breadth.json --page docs/breadth.md
 
-proof: $(VENV)/.test ## ten times as many drawn calls, gradients, laws of every engine and flipped bits as in the tests
+proof: $(VENV)/.test ## ten to twenty times as many drawn calls, gradients, laws of every engine and flipped bits as in the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --hypothesis-profile proof --timeout 0 \
 	  tests/engines/test_cases.py tests/engines/test_gradients.py tests/engines/test_laws.py \
 	  tests/engines/test_extremes.py tests/engines/triton/test_extremes.py tests/files/test_sealing.py

@@ -35,7 +35,7 @@ register_random(TORCH_RANDOM)
 
 # In CI the examples are the same each time, so that a red run can be repeated; elsewhere they wander.
 settings.register_profile("regard", deadline=None, max_examples=50, print_blob=True, derandomize=CI)
-# Of the proof of the engines `make proof` draws ten times as much.
+# Of the proof of the engines `make proof` draws ten to twenty times as much.
 settings.register_profile("proof", settings.get_profile("regard"), max_examples=500, derandomize=False)
 settings.load_profile("regard")
 

@@ -62,7 +62,12 @@ def weights(query: Tensor, key: Tensor, spec: Spec, dtype: torch.dtype = torch.f
     """Softmax of the scores; 0 in a row that has no score above −inf, whatever its sink."""
     s, keys = scores(query, key, spec, dtype), key.shape[2]
     there = (s[..., :keys] != -torch.inf).any(-1, keepdim=True)
-    return torch.where(there, torch.softmax(torch.where(there, s, 0.0), -1), 0.0)
+    s = torch.where(there, s, 0.0)
+    if dtype != torch.float64 or not s.shape[-1]:
+        return torch.where(there, torch.softmax(s, -1), 0.0)
+    # Torch's softmax adds one term after the other, its sum in pairs: of thousands of terms that is two digits.
+    terms = (s - s.detach().amax(-1, keepdim=True)).exp()
+    return torch.where(there, terms / terms.sum(-1, keepdim=True), 0.0)
 
 
 def observe(

@@ -57,9 +57,10 @@ RUNNERS = [TILES, *NATIVE]
 
 
 def examples(count: int, proof: int | None = None) -> settings:
-    """So many examples, under the profile `proof` (tests/conftest.py) ten times as many, or `proof`."""
-    times = settings.default.max_examples // settings.get_profile("regard").max_examples
-    most = count * times if proof is None or times == 1 else proof
+    """So many examples, under the profile `proof` (tests/conftest.py) twenty times as many, or `proof`."""
+    most = count
+    if settings.default.max_examples > settings.get_profile("regard").max_examples:
+        most = proof or 20 * count
     return settings(
         max_examples=most, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
     )

@@ -58,7 +58,9 @@ def built(tmp_path_factory) -> Path:
     """The folder of a library with imitated tiles."""
     need(NEEDED)
     folder = tmp_path_factory.mktemp("imitation")
-    run("cmake", "-S", SOURCES, "-B", folder, f"-DCMAKE_CXX_FLAGS={IMITATE}")
+    # What is imitated is slow anyway, and compiles in a quarter of the time when little is optimized.
+    options = (f"-DCMAKE_CXX_FLAGS={IMITATE}", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG")
+    run("cmake", "-S", SOURCES, "-B", folder, *options)
     run("cmake", "--build", folder, "--parallel", "2")
     return folder
 

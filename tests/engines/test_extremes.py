@@ -40,7 +40,7 @@ def mass_faults(case: Case, asked: list[object]) -> list[str]:
     return [] if (left <= 1e-5 * case.query.shape[2]).all() else [f"sdpa: {left} of the mass is missing"]
 
 
-@examples(300, proof=10_000)
+@examples(150, proof=10_000)
 @given(st.data())
 def test_numbers_of_any_size(data):
     case = data.draw(extremes(shapes(), LOW, COMPILED_BIASES))
@@ -50,7 +50,7 @@ def test_numbers_of_any_size(data):
     assert wrong == []
 
 
-@examples(50, proof=1_000)
+@examples(25, proof=1_000)
 @given(st.data())
 def test_numbers_of_any_size_in_double_precision(data):
     case = data.draw(extremes(shapes(), (torch.float64,)))

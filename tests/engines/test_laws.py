@@ -44,7 +44,7 @@ def statistics(case: Case, state: State) -> dict[str, Tensor]:
     return table | {"output": (whole.o / whole.filled[..., None]).to(case.query.dtype)}
 
 
-@examples(200)
+@examples(100)
 @given(st.data())
 def test_any_split_of_the_keys_merged_is_the_whole(data):
     """Stretches of keys, each folded by any engine and build, in any order."""

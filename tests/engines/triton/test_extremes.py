@@ -31,7 +31,7 @@ def the_same_product_either_way(monkeypatch):
     monkeypatch.setattr(interpreter.InterpreterBuilder, "create_dot", dot)
 
 
-@examples(40, proof=2_000)
+@examples(20, proof=2_000)
 @given(st.data())
 def test_numbers_of_any_size(data):
     case = data.draw(extremes(small(), LOW, COMPILED_BIASES))
