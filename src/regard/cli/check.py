@@ -24,7 +24,8 @@ from regard.cli import models
 from regard.cli.look import is_text, write
 from regard.cli.survey import check_writable, tokenizer_of
 from regard.cli.texts import Texts
-from regard.errors import ArgumentError, ModelError, RecordError
+from regard.errors import ArgumentError, ModelError, RecordError, require
+from regard.page.frame import count
 from regard.record import History, Profile, Record, load
 from regard.tasks.common.looks import LOOKS, look
 
@@ -152,6 +153,8 @@ def _refuse(what: str, source: Any, layers: Any, ablate: bool) -> None:
 
 def _of_task(name: str, source: Texts | list[str] | None) -> Iterator[Record]:
     """What a trained model of a task does with each text, or with its example."""
+    # Its bar would stand above the table, once for each text.
+    require("transformers", extra="train").utils.logging.disable_progress_bar()
     if source is None:
         return iter([look(name).record])
     if name == "caption":
@@ -224,8 +227,7 @@ def _title(found: Diagnosis, name: str) -> str:
 
 def _print(console: Console, found: Diagnosis, name: str) -> None:
     """A line for each rule and severity, and what was looked at."""
-    heads = f"{found.heads} attention heads, {found.texts} text{'s' * (found.texts != 1)}"
-    title = f"{_title(found, name)}: {heads}"
+    title = f"{_title(found, name)}: {count(found.heads, 'attention head')}, {count(found.texts, 'text')}"
     if not found.findings:
         console.print(f"{escape(title)}\n[green]✓[/green] nothing found", highlight=False)
     else:

@@ -117,11 +117,11 @@ class Diagnosis:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
 
     def __repr__(self) -> str:
-        lines = [f"Diagnosis of {self._subject()}: {self._summary()}", *map(str, self.findings)]
+        lines = [f"Diagnosis of {self._subject()}: {self.summary()}", *map(str, self.findings)]
         return "\n  ".join(lines)
 
     def _repr_html_(self) -> str:
-        facts = [self._subject(), self._summary(), f"{len(self.applied)} rules"]
+        facts = [self._subject(), self.summary(), f"{len(self.applied)} rules"]
         parts = [html.heading("Diagnosis", self.model, facts)]
         parts += [html.note(str(finding)) for finding in self.findings[:SHOWN]]
         if len(self.findings) > SHOWN:
@@ -131,7 +131,8 @@ class Diagnosis:
     def _subject(self) -> str:
         return f"{_counted(self.heads, 'head')}, {_counted(self.texts, 'text')}"
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """How many findings there are of each severity: "1 warning, 3 notes"."""
         counts = [_counted(number, severity) for severity, number in self.counts().items()]
         return ", ".join(counts).replace("severes", "severe") or "nothing found"
 
