@@ -62,6 +62,7 @@ def check(
             help="Also take out each head in turn, to find those that are safe to prune. Takes long.",
         ),
     ] = False,
+    only: Annotated[str | None, typer.Option(help="For a task: which of its models.")] = None,
     fail_on: Annotated[
         str,
         typer.Option(help="End with status 1 at a finding like this or worse: severe, warning, note, never."),
@@ -91,13 +92,17 @@ def check(
     source = _given(text, texts, column)
     saved = _saved(model)
     name = model or "language"
+    if only is not None and (saved is not None or name not in LOOKS):
+        raise ArgumentError(
+            f"--only must be left out where no task is checked; the tasks are {', '.join(LOOKS)}"
+        )
     if saved is not None:
         _refuse("what was kept of a model", source, layers, ablate)
         found = diagnose(saved)
     elif name in LOOKS:
         if ablate or layers:
             raise ArgumentError(f"--ablate and --layers must be left out for a task, got them for {name!r}")
-        found = diagnose(_of_task(name, source))
+        found = diagnose(_of_task(name, source, only))
     else:
         found = _of_model(console, name, source, layers, max_tokens, ablate, device)
     _print(console, found, name)
@@ -151,15 +156,15 @@ def _refuse(what: str, source: Any, layers: Any, ablate: bool) -> None:
         raise ArgumentError(f"a text, --texts, --layers and --ablate must be left out for {what}")
 
 
-def _of_task(name: str, source: Texts | list[str] | None) -> Iterator[Record]:
+def _of_task(name: str, source: Texts | list[str] | None, only: str | None) -> Iterator[Record]:
     """What a trained model of a task does with each text, or with its example."""
     # Its bar would stand above the table, once for each text.
     require("transformers", extra="train").utils.logging.disable_progress_bar()
     if source is None:
-        return iter([look(name).record])
+        return iter([look(name, model=only).record])
     if name == "caption":
-        return iter([look(name, Path(text)).record for text in source])
-    return iter([look(name, text).record for text in source])
+        return (look(name, Path(text), model=only).record for text in source)
+    return (look(name, text, model=only).record for text in source)
 
 
 def _of_model(
