@@ -68,8 +68,9 @@ class Diagnosis:
     @property
     def names(self) -> dict[tuple[str, str], str]:
         """A short name for each layer and kind: `layer 3`."""
-        short = short_names([each.layer for each in self.layers], [each.kind for each in self.layers])
-        return {(each.layer, each.kind): name for each, name in zip(self.layers, short, strict=True)}
+        short = short_names([heads.layer for heads in self.layers], [heads.kind for heads in self.layers])
+        keys = [(heads.layer, heads.kind) for heads in self.layers]
+        return dict(zip(keys, short, strict=True))
 
     def at_least(self, severity: str) -> tuple[Finding, ...]:
         """The findings of this severity and of worse ones.
@@ -104,7 +105,7 @@ class Diagnosis:
             "texts": self.texts,
             "queries": self.queries,
             "heads": self.heads,
-            "layers": [dict(vars(each)) for each in self.layers],
+            "layers": [dict(vars(heads)) for heads in self.layers],
             "worst": self.worst,
             "counts": self.counts(),
             "findings": [finding.to_dict() for finding in self.findings],
