@@ -108,6 +108,8 @@ def test_heads_that_are_safe_to_prune_are_found(regard, uniform, tmp_path):
         (["./absent"], "no folder './absent'"),
         (["nothing"], "config.json"),
         (["translate", "--ablate"], "left out for a task"),
+        (["language", "--only", "encoder"], "--only must be left out"),
+        (["translate", "--only", "nobody"], "nobody"),
         (["language", "--report", "nothing"], "must be a file that can be written"),
     ],
 )

@@ -24,7 +24,8 @@ from regard.cli import models
 from regard.cli.look import is_text, write
 from regard.cli.survey import check_writable, tokenizer_of
 from regard.cli.texts import Texts
-from regard.errors import ArgumentError, ModelError, RecordError
+from regard.errors import ArgumentError, ModelError, RecordError, require
+from regard.page.frame import count
 from regard.record import History, Profile, Record, load
 from regard.tasks.common.looks import LOOKS, look
 
@@ -61,6 +62,7 @@ def check(
             help="Also take out each head in turn, to find those that are safe to prune. Takes long.",
         ),
     ] = False,
+    only: Annotated[str | None, typer.Option(help="For a task: which of its models.")] = None,
     fail_on: Annotated[
         str,
         typer.Option(help="End with status 1 at a finding like this or worse: severe, warning, note, never."),
@@ -90,27 +92,35 @@ def check(
     source = _given(text, texts, column)
     saved = _saved(model)
     name = model or "language"
+    if only is not None and (saved is not None or name not in LOOKS):
+        raise ArgumentError(
+            f"--only must be left out where no task is checked; the tasks are {', '.join(LOOKS)}"
+        )
     if saved is not None:
         _refuse("what was kept of a model", source, layers, ablate)
-        found = diagnose(saved)
+        diagnosis = diagnose(saved)
     elif name in LOOKS:
         if ablate or layers:
             raise ArgumentError(f"--ablate and --layers must be left out for a task, got them for {name!r}")
-        found = diagnose(_of_task(name, source))
+        diagnosis = diagnose(_of_task(name, source, only))
     else:
-        found = _of_model(console, name, source, layers, max_tokens, ablate, device)
-    _print(console, found, name)
+        diagnosis = _of_model(console, name, source, layers, max_tokens, ablate, device)
+    _print(console, diagnosis, name)
     if report is not None:
         from regard.page import findings as page
 
-        write(report, page(found, title=f"{_title(found, name)}: what is wrong with its heads"), "report")
+        write(
+            report,
+            page(diagnosis, title=f"{_title(diagnosis, name)}: what is wrong with its heads"),
+            "report",
+        )
         console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
     if json_file == "-":
-        typer.echo(found.to_json())
+        typer.echo(diagnosis.to_json())
     elif json_file is not None:
-        files.write(Path(json_file), found.to_json(), error=ModelError, what="JSON")
+        files.write(Path(json_file), diagnosis.to_json(), error=ModelError, what="JSON")
         console.print(f"The findings: {json_file}", highlight=False)
-    if fail_on != NEVER and found.at_least(fail_on):
+    if fail_on != NEVER and diagnosis.at_least(fail_on):
         raise typer.Exit(1)
 
 
@@ -150,13 +160,15 @@ def _refuse(what: str, source: Any, layers: Any, ablate: bool) -> None:
         raise ArgumentError(f"a text, --texts, --layers and --ablate must be left out for {what}")
 
 
-def _of_task(name: str, source: Texts | list[str] | None) -> Iterator[Record]:
+def _of_task(name: str, source: Texts | list[str] | None, only: str | None) -> Iterator[Record]:
     """What a trained model of a task does with each text, or with its example."""
+    # Its bar would stand above the table, once for each text.
+    require("transformers", extra="train").utils.logging.disable_progress_bar()
     if source is None:
-        return iter([look(name).record])
+        return iter([look(name, model=only).record])
     if name == "caption":
-        return iter([look(name, Path(text)).record for text in source])
-    return iter([look(name, text).record for text in source])
+        return (look(name, Path(text), model=only).record for text in source)
+    return (look(name, text, model=only).record for text in source)
 
 
 def _of_model(
@@ -171,7 +183,7 @@ def _of_model(
     with Progress(SpinnerColumn(), TextColumn("loading the model"), console=console, transient=True) as bar:
         bar.add_task("loading", total=None)
         reader = models.load(embedded.folder() if name == "language" else name, device)
-    given: Any = source or [embedded.TEXT]
+    readable: Any = source or [embedded.TEXT]
     tokens = min(max_tokens, reader.limit or max_tokens)
     tokenizer: Any = tokenizer_of(reader, tokens)
     if ablate:
@@ -181,10 +193,10 @@ def _of_model(
         chosen = [int(layer) if layer.isdecimal() else layer for layer in layers]
     parts = [SpinnerColumn(), TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("texts")]
     with Progress(*parts, console=console, transient=True) as bar:
-        task = bar.add_task("reading", total=given.count if isinstance(given, Texts) else len(given))
+        task = bar.add_task("reading", total=readable.count if isinstance(readable, Texts) else len(readable))
         return diagnose_model(
             reader.model,
-            given,
+            readable,
             tokenizer=tokenizer,
             token_names=reader.tokens,
             layers=chosen,
@@ -214,45 +226,46 @@ def _with_labels(reader: models.Reader, tokens: int) -> Any:
     return arguments
 
 
-def _title(found: Diagnosis, name: str) -> str:
+def _title(diagnosis: Diagnosis, name: str) -> str:
     if name == "language":
         return "Regard's embedded model"
-    if found.model and Path(name).exists():
-        return f"{found.model} ({name})"
+    if diagnosis.model and Path(name).exists():
+        return f"{diagnosis.model} ({name})"
     return name
 
 
-def _print(console: Console, found: Diagnosis, name: str) -> None:
+def _print(console: Console, diagnosis: Diagnosis, name: str) -> None:
     """A line for each rule and severity, and what was looked at."""
-    heads = f"{found.heads} attention heads, {found.texts} text{'s' * (found.texts != 1)}"
-    title = f"{_title(found, name)}: {heads}"
-    if not found.findings:
+    title = f"{_title(diagnosis, name)}: {count(diagnosis.heads, 'attention head')}, {count(diagnosis.texts, 'text')}"
+    if not diagnosis.findings:
         console.print(f"{escape(title)}\n[green]✓[/green] nothing found", highlight=False)
     else:
         table = Table(title=escape(title), title_justify="left", header_style="bold", box=box.SIMPLE_HEAD)
         for heading in ("severity", "finding", "heads", "what"):
             table.add_column(heading, vertical="top", overflow="fold")
-        for (severity, rule), group in groupby(found.findings, lambda each: (each.severity, each.name)):
+        for (severity, rule), group in groupby(
+            diagnosis.findings, lambda finding: (finding.severity, finding.name)
+        ):
             several = list(group)
             table.add_row(
                 f"[{COLORS[severity]}]{severity}[/]",
                 rule,
-                escape(_heads(found, several)),
+                escape(_heads(diagnosis, several)),
                 escape(f"{ended(several[0].sentence)} {ended(several[0].advice)}"),
             )
         console.print(table)
-    applied = ", ".join(found.applied)
+    applied = ", ".join(diagnosis.applied)
     console.print(f"[dim]Looked for: {applied}[/dim]", highlight=False)
-    for rule, reason in found.skipped.items():
+    for rule, reason in diagnosis.skipped.items():
         console.print(f"[dim]Not looked for: {rule} ({escape(reason)})[/dim]", highlight=False)
 
 
-def _heads(found: Diagnosis, findings: list[Finding]) -> str:
+def _heads(diagnosis: Diagnosis, findings: list[Finding]) -> str:
     """Which heads these are: "layer 3: 6, 7"."""
     if findings[0].head is None:
         return "the model"
-    names, lines = found.names, []
-    for key, group in groupby(findings[:NAMED], lambda each: (each.layer, each.kind)):
+    names, lines = diagnosis.names, []
+    for key, group in groupby(findings[:NAMED], lambda finding: (finding.layer, finding.kind)):
         lines.append(f"{names[key]}: {', '.join(str(finding.head) for finding in group)}")
     if len(findings) > NAMED:
         lines.append(f"… and {len(findings) - NAMED} more")

@@ -64,8 +64,7 @@ def _lede(diagnosis: Diagnosis) -> str:
     heads, texts = count(diagnosis.heads, "head"), count(diagnosis.texts, "text")
     if diagnosis.worst is None:
         return f"<b>Nothing was found</b> in {heads} on {texts}; below is what was looked for."
-    counts = ", ".join(f"{number} {severity}" for severity, number in diagnosis.counts().items())
-    return f"What is wrong with {heads} on {texts}: <b>{counts}</b>."
+    return f"What is wrong with {heads} on {texts}: <b>{diagnosis.summary()}</b>."
 
 
 def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
@@ -102,14 +101,14 @@ def _rule(diagnosis: Diagnosis, severity: str, name: str, group: list[Finding]) 
         if figure is not None:
             pictures += embed.figure(figure, _where(diagnosis, finding))
     if pictures:
-        pictures = _drawn(pictures)
+        pictures = _drawn(pictures, "maps")
+    words = f"<p>{text(ended(group[0].sentence))}</p>"
     advice = f'<p class="advice">{text(ended(group[0].advice))}</p>'
-    content = f"<p>{text(ended(group[0].sentence))}</p>{advice}{table}{pictures}"
     some = count(len(group), "head")
     if group[0].head is None:
         some = "the model"
     heading = f"{text(name.capitalize())} <span>{text(severity)}, {some}</span>"
-    return _panel(heading, "", content, f"finding {severity}")
+    return _panel(heading, "", f"{words}{advice}{table}{pictures}", f"finding {severity}")
 
 
 def _where(diagnosis: Diagnosis, finding: Finding) -> str:
@@ -190,5 +189,5 @@ def _panel(heading: str, hint: str, content: str, more: str = "") -> str:
     return f'<section class="panel {more}"><h2>{heading}</h2>{below}{content}</section>'
 
 
-def _drawn(pictures: str) -> str:
-    return f'<div class="figures drawn">{pictures}</div>'
+def _drawn(pictures: str, more: str = "") -> str:
+    return f'<div class="figures drawn {more}">{pictures}</div>'

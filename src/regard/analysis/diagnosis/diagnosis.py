@@ -68,8 +68,9 @@ class Diagnosis:
     @property
     def names(self) -> dict[tuple[str, str], str]:
         """A short name for each layer and kind: `layer 3`."""
-        short = short_names([each.layer for each in self.layers], [each.kind for each in self.layers])
-        return {(each.layer, each.kind): name for each, name in zip(self.layers, short, strict=True)}
+        short = short_names([heads.layer for heads in self.layers], [heads.kind for heads in self.layers])
+        keys = [(heads.layer, heads.kind) for heads in self.layers]
+        return dict(zip(keys, short, strict=True))
 
     def at_least(self, severity: str) -> tuple[Finding, ...]:
         """The findings of this severity and of worse ones.
@@ -104,7 +105,7 @@ class Diagnosis:
             "texts": self.texts,
             "queries": self.queries,
             "heads": self.heads,
-            "layers": [dict(vars(each)) for each in self.layers],
+            "layers": [dict(vars(heads)) for heads in self.layers],
             "worst": self.worst,
             "counts": self.counts(),
             "findings": [finding.to_dict() for finding in self.findings],
@@ -117,11 +118,11 @@ class Diagnosis:
         return json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
 
     def __repr__(self) -> str:
-        lines = [f"Diagnosis of {self._subject()}: {self._summary()}", *map(str, self.findings)]
+        lines = [f"Diagnosis of {self._subject()}: {self.summary()}", *map(str, self.findings)]
         return "\n  ".join(lines)
 
     def _repr_html_(self) -> str:
-        facts = [self._subject(), self._summary(), f"{len(self.applied)} rules"]
+        facts = [self._subject(), self.summary(), f"{len(self.applied)} rules"]
         parts = [html.heading("Diagnosis", self.model, facts)]
         parts += [html.note(str(finding)) for finding in self.findings[:SHOWN]]
         if len(self.findings) > SHOWN:
@@ -131,7 +132,8 @@ class Diagnosis:
     def _subject(self) -> str:
         return f"{_counted(self.heads, 'head')}, {_counted(self.texts, 'text')}"
 
-    def _summary(self) -> str:
+    def summary(self) -> str:
+        """How many findings there are of each severity: "1 warning, 3 notes"."""
         counts = [_counted(number, severity) for severity, number in self.counts().items()]
         return ", ".join(counts).replace("severes", "severe") or "nothing found"
 

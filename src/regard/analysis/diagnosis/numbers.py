@@ -171,7 +171,9 @@ def of_profile(profile: Profile) -> Numbers:
     layers = tuple(Heads(*key, len(layer.queries)) for key, layer in profile.layers.items())
     intervals = profile.intervals(CONFIDENCE)
     order = {(layer.layer, layer.kind): (layer, place) for layer, place in _places(layers)}
-    columns = {name: np.full((5, sum(each.count for each in layers)), np.nan) for name in OF_PROFILE.values()}
+    columns = {
+        name: np.full((5, sum(layer.count for layer in layers)), np.nan) for name in OF_PROFILE.values()
+    }
     for row in intervals[intervals["statistic"].isin(list(OF_PROFILE))].itertuples():
         place = order[row.layer, row.kind][1] + row.head
         columns[OF_PROFILE[row.statistic]][:, place] = (row.mean, row.low, row.high, row.mean, row.texts)
@@ -192,10 +194,10 @@ def _later(profile: Profile, layers: Sequence[Heads]) -> Floats | None:
     if not any("by_offset" in layer.pieces for layer in profile.layers.values()):
         return None
     masses, parts = masses_of(profile.layers, "distance"), []
-    for each in layers:
-        mass = masses.get((each.layer, each.kind))
-        if mass is None or each.kind != "self":
-            parts.append(np.full(each.count, np.nan))
+    for layer in layers:
+        mass = masses.get((layer.layer, layer.kind))
+        if mass is None or layer.kind != "self":
+            parts.append(np.full(layer.count, np.nan))
             continue
         sides = mass.sum(-1).numpy()
         parts.append(sides[:, 1] / np.maximum(sides.sum(-1), 1e-300))

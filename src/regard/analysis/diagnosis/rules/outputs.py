@@ -59,7 +59,7 @@ def dead(evidence: Evidence) -> list[Finding]:
         return []
     for place in places(dead_heads(evidence)):
         layer, head = evidence.at(place)
-        heads = next(where for each, where in evidence.numbers.slices() if each == layer)
+        heads = next(where for other, where in evidence.numbers.slices() if other == layer)
         reference = float(references(norms[heads])[head])
         what = "its output"
         if evidence.projected is not None and evidence.projected[place]:

@@ -20,9 +20,9 @@ def redundant(evidence: Evidence) -> list[Finding]:
     if evidence.distance is None:
         return []
     # Two heads that rest on one token are alike for that reason, which is said already.
-    said = resting(evidence) | collapsed(evidence) | uniform(evidence) | dead_heads(evidence)
+    explained = resting(evidence) | collapsed(evidence) | uniform(evidence) | dead_heads(evidence)
     distance = evidence.distance.copy()
-    distance[said], distance[:, said] = np.nan, np.nan
+    distance[explained], distance[:, explained] = np.nan, np.nan
     np.fill_diagonal(distance, np.nan)
     findings = []
     for place in range(len(distance)):
