@@ -1,8 +1,8 @@
 """Do masks chosen from measured mass save the time that they promise? Three models at 8 192 tokens.
 
 Attention alone is timed, under the model's own mask and under the plan's, in turns; then whole passes; and the loss
-under the plan. The embedded decoder reads Python sources. The GPT-2 shape has heads with roles written by hand, or random
-weights, of which neither can predict a text: beside their losses stands how far the plan moves their predictions.
+under the plan. The embedded decoder reads Python sources. The GPT-2 shape has heads with roles written by hand, or
+random weights, of which neither can predict a text: beside their losses stands how far the plan moves predictions.
 """
 
 from __future__ import annotations

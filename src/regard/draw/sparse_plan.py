@@ -59,7 +59,7 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
     bar = min(max(height, 1.6), 2.2)
     if title is None:
         title = "What sparse masks save"
-    each = width + 0.2 + max(colors.room(name, bar) for _, name, *_ in panels)
+    each = width + 0.4 + max(colors.room(name, bar) for _, name, *_ in panels)
     across = max(left + each * len(panels), 4.6)
     figure, top = style.sheet(
         across, max(height + 0.45, bar), title=title, note=_note(plan, set(signs.values()))
@@ -79,6 +79,7 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
                 style.write(
                     axes, column, row, sign, style.SMALL, color=ink, ha="center", va="center_baseline"
                 )
+        axes.set_yticks([])
         if not number:
             labels.put(axes, beside, across=False)
         labels.put(axes, labels.of_positions(0, heads - 1, cell * style.POINTS), across=True)
