@@ -306,7 +306,7 @@ LEFT_OUT = {
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
     "regard.analysis": {"roles": "of a history", "flow": "a package"}
     | dict.fromkeys(("Cost", "Exponent", "Softmax", "Redundancy", "SparseHead", "SparsePlan"), "a result")
-    | dict.fromkeys(("beyond", "distance_profile", "spans"), "of a record")
+    | dict.fromkeys(("beyond", "distance_profile", "spans"), "of a record") | {"eviction_loss": "of a model"}
     | dict.fromkeys(("distances", "eviction", "redundancy", "sparsify"), "of a record with vectors")
     | dict.fromkeys(("importance", "mean_outputs", "prune", "load_pruned", "Pruned"), "of a model and its texts"),
     "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")

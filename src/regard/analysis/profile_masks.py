@@ -86,8 +86,11 @@ class _Text:
         low, high = np.maximum(q - before, 0), np.minimum(q + after, self.tokens - 1)
         if self.causal:
             high = q
-        # First tokens that the window has not got already.
-        return int((high - low + 1 + np.minimum(low, first)).sum())
+        # First tokens that the window has not got already, before it and, where they may be attended, after it.
+        more = np.minimum(low, first)
+        if not self.causal:
+            more = more + np.maximum(min(first, self.tokens) - high - 1, 0)
+        return int((high - low + 1 + more).sum())
 
 
 def _cheapest(

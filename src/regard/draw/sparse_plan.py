@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,8 +51,7 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
     names = short_names([layer for layer, _ in layers], [kind for _, kind in layers])
     panels = [("saved", "share of pairs saved", saved, 1.0)]
     if not np.isnan(error).all():
-        # Without any error the scale must still have an end.
-        panels.append(("error", "relative output error", error, float(np.nanmax(error)) or 1.0))
+        panels.append(("error", "relative output error", error, _round_up(float(np.nanmax(error)))))
     cell = float(np.clip(WIDEST / len(panels) / max(heads, len(layers) / 2), LEAST, MOST))
     width, height = cell * heads, cell * len(layers)
     beside = labels.of_tokens(names, cell * style.POINTS, across=False)
@@ -59,7 +59,7 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
     bar = min(max(height, 1.6), 2.2)
     if title is None:
         title = "What sparse masks save"
-    each = width + 0.2 + max(colors.room(name, bar) for _, name, *_ in panels)
+    each = width + 0.4 + max(colors.room(name, bar) for _, name, *_ in panels)
     across = max(left + each * len(panels), 4.6)
     figure, top = style.sheet(
         across, max(height + 0.45, bar), title=title, note=_note(plan, set(signs.values()))
@@ -79,13 +79,21 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
                 style.write(
                     axes, column, row, sign, style.SMALL, color=ink, ha="center", va="center_baseline"
                 )
+        axes.set_yticks([])
         if not number:
             labels.put(axes, beside, across=False)
         labels.put(axes, labels.of_positions(0, heads - 1, cell * style.POINTS), across=True)
         style.level(figure, start + width / 2, top + height + 0.24, "head")
-        ticks = [most * share for share in (0.0, 0.25, 0.5, 0.75, 1.0)]
+        ticks = [most * share for share in (0.0, 0.5, 1.0)]
         colors.bar(figure, image, start + width + 0.2, top, bar, name, ticks)
     return figure
+
+
+def _round_up(value: float) -> float:
+    """Where a scale of errors ends: the next number of one digit and zeros, at least 0.01."""
+    value = max(value, 0.01)
+    magnitude = 10.0 ** math.floor(math.log10(value))
+    return float(math.ceil(value / magnitude - 1e-9) * magnitude)
 
 
 def _note(plan: SparsePlan, signs: set[str]) -> str:
