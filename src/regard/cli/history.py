@@ -14,7 +14,7 @@ from rich.table import Table
 
 from regard.cli import figures as drawn
 from regard.cli.look import LINES, write
-from regard.errors import ArgumentError, RecordError
+from regard.errors import ArgumentError, RecordError, require
 from regard.page import Part, histories
 from regard.page.changes import changes, entropy_of
 from regard.page.describe import words
@@ -92,6 +92,7 @@ def _with_roles(name: str, part: Part, run: Path) -> Part:
     # Imported here, as models need transformers, which takes seconds.
     from regard.tasks.common.looks import record_of
 
+    require("transformers", extra="train").utils.logging.disable_progress_bar()
     return replace(part, record=record_of(name, part.title))
 
 
