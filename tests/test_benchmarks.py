@@ -2,10 +2,12 @@
 
 import importlib
 import json
+import re
+from types import SimpleNamespace
 
 import pytest
 import torch
-from benchmarks import approximations, common, initialization, mechanisms
+from benchmarks import approximations, common, induction, initialization, mechanisms, roles
 from benchmarks.__main__ import QUESTIONS
 
 from regard.analysis import MECHANISMS
@@ -58,15 +60,20 @@ def test_initial_weights_are_seen_at_step_0():
     )  # after one step it learns everywhere
 
 
-def table(heading):
-    """The rows of the first table below a heading of the page of lessons."""
-    below = (common.ROOT / "docs" / "measured.md").read_text().split(f"## {heading}\n")[1]
+def cells(heading, page="measured.md"):
+    """The cells of the first table below a heading of a page, by the first of their row."""
+    below = (common.ROOT / "docs" / page).read_text().split(f"## {heading}\n")[1]
     rows = [
         line.strip("| ").split(" | ")
         for line in below.split("\n## ")[0].splitlines()
         if line.startswith("| ")
     ]
-    return {row[0]: [float(cell) for cell in row[1:]] for row in rows[1:]}
+    return {row[0]: row[1:] for row in rows[1:]}
+
+
+def table(heading):
+    """The rows of the first table below a heading of the page of lessons, as numbers."""
+    return {name: [float(cell) for cell in row] for name, row in cells(heading).items()}
 
 
 def figures(question):
@@ -112,3 +119,65 @@ def test_the_page_says_what_the_timed_questions_gave():
             assert [float(cell) for cell in cells] == pytest.approx(
                 [want["1"], want["0.25"], want["0.0625"]], rel=6e-3
             )
+
+
+def test_the_page_of_roles_says_what_was_measured():
+    found = figures("roles")
+    page = cells("How often they are right", "roles.md")
+    names = ("texts", "heads", "right", "mixed_heads", "mixed_called_a_role")
+    assert {f"{length} tokens": [int(cell) for cell in row] for length, row in page.items()} == {
+        length: [part[name] for name in names] for length, part in found.items() if length != "all"
+    }
+    assert (
+        found["all"]["share_right"] == pytest.approx(0.997, abs=5e-4) and found["all"]["share_right"] >= 0.98
+    )
+    taken_out = figures("induction")
+    for line in cells("What it costs to take them out", "roles.md").items():
+        _, (*costs, zero_others, mean_others, more) = line
+        want = [[int(n) for n in head.split(".")] for head in re.findall(r"\d\.\d", line[0])]
+        for how, cost, others in zip(("zero", "mean"), costs, (zero_others, mean_others), strict=True):
+            (part,) = [
+                part
+                for name, each in taken_out[how].items()
+                if name != "every_head"
+                for which, part in each.items()
+                if part["heads"] == want and which != "against_each_other_head"
+            ]
+            mean, half = (float(number) for number in cost.split(" ± "))
+            digits = len(cost.partition(" ")[0].partition(".")[2])
+            low, high = part["cost"]["interval"]
+            assert (mean, half) == (
+                round(part["cost"]["mean"], digits),
+                pytest.approx((high - low) / 2, abs=0.006),
+            )
+            assert float(others) == pytest.approx(part["cost_of_others"]["mean"], abs=0.006)
+            assert more == f"{part['others_that_cost_more']} of {part['others']}"
+
+
+def test_made_heads_are_called_by_their_roles():
+    part = roles.of_length(67, 1)
+    assert (part["heads"], part["mixed_heads"]) == (24, 6)
+    assert part["right"] >= 23 and part["mixed_called_a_role"] == 0
+
+
+def test_random_sets_of_heads_are_of_the_same_layers():
+    chosen = ((2, 0), (2, 4), (3, 6))
+    drawn = induction.drawn(chosen, {(2, 0), (2, 4), (3, 6), (3, 7)}, 8, 11)
+    assert len(set(drawn)) == 11 and not {head for each in drawn for head in each} & {(2, 0), (3, 7)}
+    assert all([layer for layer, _ in each] == [2, 2, 3] and len(set(each)) == 3 for each in drawn)
+
+
+def test_the_copying_loss_is_that_of_the_second_copy():
+    class Copier(torch.nn.Module):
+        def forward(self, ids):
+            logits = torch.zeros(*ids.shape, 7)
+            # The next token, known wherever a query is in the second copy.
+            known = torch.nn.functional.one_hot(ids[:, 1:], 7) * 50.0
+            logits[:, induction.SPAN + 1 : -1] = known[:, induction.SPAN + 1 :]
+            return SimpleNamespace(logits=logits)
+
+    span = torch.randint(1, 7, (3, induction.SPAN))
+    ids = torch.cat((torch.zeros(3, 1, dtype=torch.long), span, span), 1)
+    assert induction.losses(Copier(), ids).max() < 1e-9
+    with_even = induction.losses(lambda ids: SimpleNamespace(logits=torch.zeros(*ids.shape, 7)), ids)
+    torch.testing.assert_close(with_even, torch.full((3,), 7.0, dtype=torch.float64).log())

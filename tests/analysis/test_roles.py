@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from benchmarks.constructed_heads import NAMES, draw_text, head, pattern
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard as rg
-from helpers.constructed_heads import NAMES, draw_text, head, pattern
 from regard.analysis import roles
 from regard.analysis.roles import MIXED, labels
 from regard.errors import ArgumentError, RecordError
@@ -274,3 +274,21 @@ def test_roles_that_were_not_judged_are_named_with_what_they_need(tmp_path):
     with rg.watch(layer) as record:
         layer(torch.randn(1, 11, 8), torch.randn(1, 17, 8))
     assert "of one text" in roles(record).attrs["not_judged"]["previous token"]
+
+
+@pytest.mark.parametrize("align", ["start", "end"])
+@pytest.mark.parametrize(("queries", "keys"), [(5, 11), (11, 5), (7, 7)])
+def test_a_diagonal_of_fewer_queries_than_keys_is_scored_by_those_that_have_its_key(queries, keys, align):
+    query, key = torch.randn(1, 1, queries, 3).double(), torch.randn(1, 1, keys, 3).double()
+    plain = rg.observe(query, key, align=align, statistics=["by_offset", "allowed"])
+    even = rg.observe(0 * query, key, align=align, statistics=["by_offset"])
+    weights = (query @ key.mT / 3**0.5).softmax(-1)[0, 0]
+    offset = keys - queries if align == "end" else 0
+    found = scores(plain, {"by_offset": even.by_offset}, offset)["diagonal"]
+    best = 0.0
+    for d in range(-keys, queries + keys):
+        having = [q for q in range(queries) if 0 <= q + offset - d < keys]
+        if len(having) >= queries / 2:
+            share = sum(float(weights[q, q + offset - d]) - 1 / keys for q in having)
+            best = max(best, share / (len(having) * (1 - 1 / keys)))
+    assert float(found) == pytest.approx(best, abs=1e-12) and best < 1

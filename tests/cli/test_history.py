@@ -171,3 +171,10 @@ def test_a_damaged_history_is_named(regard, runs, tmp_path):
     (tmp_path / "runs" / "bahdanau" / "history.safetensors").write_bytes(b"no history")
     status, _, err = regard("history", "translate", "--folder", "runs")
     assert status == 2 and "bahdanau/history.safetensors: is no safetensors file that can be read" in err
+
+
+def test_a_kept_history_without_roles_shows_those_of_the_trained_model(regard, tmp_path):
+    status, _, err = regard("history", "language", "--only", "decoder", "--page", "page.html")
+    assert (status, err) == (0, "")
+    html = (tmp_path / "page.html").read_text()
+    assert "once it is trained and reads one example" in html and "separator: attends to separators" in html

@@ -111,6 +111,15 @@ def decoder(tokens: list[str], *, layers: int = 4, heads: int = 8, batch: int = 
     return Record(calls, [tokens] * batch, None, info)
 
 
+def watched(length: int = 41, *, batch: int = 1) -> Record:
+    """A model of one layer of four heads that was really watched, so that roles can be told."""
+    torch.manual_seed(3)
+    layer = regard.nn.MultiHeadAttention(16, 4)
+    with torch.no_grad(), regard.watch(layer, statistics=list(regard.statistics.TABLE)) as record:
+        layer(3 * torch.randn(batch, length, 16), mask=regard.causal())
+    return record
+
+
 def translator(source: list[str], target: list[str], *, layers: int = 3, heads: int = 5) -> Record:
     """An encoder–decoder: its encoder, then in each layer of the decoder a self- and a cross-attention."""
     inner, outer, cross = (

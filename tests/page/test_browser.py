@@ -9,6 +9,7 @@ import pytest
 
 from page import samples
 from page.test_report import exact_weights
+from regard.analysis import roles
 from regard.page import report
 from regard.page.encode import F16_ERROR, LOG8_ERROR
 
@@ -189,6 +190,22 @@ def test_the_table_sorts_by_every_column_and_finds(show, decoder):
         assert page.locator("tbody tr").count() == 1
         page.locator("#search").fill("nothing like this")
         assert page.locator("tbody").inner_text() == "No head matches."
+
+
+def test_the_role_of_a_head_is_told(show):
+    record = samples.watched()
+    told = [
+        row["role"] if row["role"] == "mixed"
+        else f"{row['role']} {row['score']:.2f} ({row['low']:.2f}–{row['high']:.2f})"
+        for _, row in roles(record).iterrows()
+    ]  # fmt: skip
+    with show(record) as page:
+        assert page.locator("thead button").all_inner_texts()[:3] == ["layer", "head", "role"]
+        assert page.locator("tbody tr td:nth-child(3)").all_inner_texts() == told
+        titles = [tile.get_attribute("title") for tile in page.locator(".tile").all()]
+        assert [title.partition(": ")[2] for title in titles] == told
+        page.locator(".tile").nth(2).click()
+        assert page.locator("#habit").inner_text().startswith(f"Role: {told[2]}. ")
 
 
 def test_heads_are_ordered_and_filtered_by_a_number(show, decoder):

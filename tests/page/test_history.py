@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from draw.test_history import a_history
 from helpers.histories import random_history
+from page import samples
 from page.reading import parse
 from page.test_figures import as_gray, pictures
 from regard import draw
@@ -141,6 +142,16 @@ def test_the_roles_are_there_if_they_can_be_told():
     ):
         assert "What each head does" not in history(unkept, title="")
         assert "roles" not in [name for name, _ in drawings(unkept)]
+
+
+def test_without_roles_along_the_steps_those_of_the_trained_model_are_shown():
+    record = samples.watched()
+    html = histories([Part("a task", a_history(statistics=NAMES), record=record)], title="")
+    assert "once it is trained and reads one example" in html
+    assert pictures(html)[0] == pictures(embed.figure(draw.roles(record, title=""), ""))[0]
+    # Those along the steps say more.
+    own = random_history(looks=7, layers=2, heads=3)
+    assert histories([Part("", own, record=record)], title="") == history(own, title="")
 
 
 def test_hostile_names_stay_text():

@@ -12,8 +12,10 @@ import torch
 import regard
 from page import samples
 from page.reading import contents, parse
+from regard.analysis import roles
 from regard.errors import ArgumentError, RecordError
 from regard.page import report
+from regard.page.describe import _one_row
 from regard.page.encode import F16_ERROR, LOG8_ERROR
 from regard.record import Record
 from regard.record.table import table
@@ -110,6 +112,24 @@ def test_each_row_of_a_batch_has_its_own_numbers():
         entropy = record.calls[0].entropy[row].mean(-1)
         np.testing.assert_allclose([values[row][column] for values in shown], entropy, rtol=1e-4)
     assert shown[0][0][column] != shown[0][1][column]
+
+
+def test_each_head_has_its_role():
+    record = samples.watched(batch=2)
+    found = contents(report(record, rows=2)).description
+    for row in range(2):
+        told = roles(Record([_one_row(record[0], row)]))
+        for head, shown in enumerate(found["heads"]):
+            name, *numbers = shown["roles"][row]
+            assert name == told["role"][head]
+            np.testing.assert_allclose(
+                numbers, told.loc[head, ["score", "low", "high"]].astype(float), rtol=1e-4
+            )
+
+
+def test_without_statistics_no_head_has_a_role():
+    found = contents(report(samples.decoder(samples.pieces(11), layers=1, heads=3))).description
+    assert [head["roles"] for head in found["heads"]] == [[None]] * 3
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,16 @@ def _strongest(score: dict[str, np.float64], fits: list[str]) -> str:
     return max(left, key=lambda name: score[name], default=MIXED)
 
 
+def of_call(call: Call) -> dict[str, NDArray[np.generic]]:
+    """Role, score, low and high of each head of a call, as in `roles`: `(heads,)` each, without a table.
+
+    Raises:
+        MissingPackageError: scipy is not installed.
+    """
+    part, _ = _of_call(0, call)
+    return {name: part[name] for name in ("role", "score", "low", "high")}
+
+
 def _of_call(index: int, call: Call) -> Rows:
     """The rows of one call: scores are means over its texts."""
     heads = call.sizes.heads
@@ -211,8 +221,9 @@ def _jackknife(part: Tensor, most: Tensor) -> float:
 
 def _student(count: float) -> float:
     """The quantile of Student's t for an interval of a mean of so many numbers."""
-    stats = require("scipy.stats", extra="analysis")
-    return float(stats.t.ppf((1 + CONFIDENCE) / 2, max(1.0, count - 1)))
+    # Not scipy.stats, which takes longer to import than a page to write.
+    special = require("scipy.special", extra="analysis")
+    return float(special.stdtrit(max(1.0, count - 1), (1 + CONFIDENCE) / 2))
 
 
 def _mean(values: NDArray[np.float64]) -> NDArray[np.float64]:

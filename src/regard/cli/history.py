@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,16 +14,17 @@ from rich.table import Table
 
 from regard.cli import figures as drawn
 from regard.cli.look import LINES, write
-from regard.errors import ArgumentError, RecordError
+from regard.errors import ArgumentError, RecordError, require
 from regard.page import Part, histories
 from regard.page.changes import changes, entropy_of
 from regard.page.describe import words
 from regard.page.frame import count
 from regard.page.history import drawings
 from regard.record.history import History
+from regard.record.table import ROLE
 from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import NAMES, tasks
-from regard.tasks.common.task import CARD, Task, read_card
+from regard.tasks.common.task import CARD, MODEL, Task, read_card
 from regard.training.monitor import FILE
 
 
@@ -43,6 +45,8 @@ def history(
     console = Console()
     places = _places(name, only, folder)
     parts = [Part(model, History.load(run / FILE), _losses(run)) for model, run in places.items()]
+    if folder is None:
+        parts = [_with_roles(name, part, places[part.title]) for part in parts]
     for part in parts:
         _print(console, name, part)
     _explain(console, parts)
@@ -79,6 +83,17 @@ def _places(name: str, only: str | None, folder: Path | None) -> dict[str, Path]
         there = [task.model for task in attending if task not in missing]
         raise RecordError(_wanted(missing[0], places[missing[0].model], folder, there))
     return places
+
+
+def _with_roles(name: str, part: Part, run: Path) -> Part:
+    """With a record of the trained model, where the history kept no roles."""
+    if any(statistic.startswith(ROLE) for statistic in part.history.statistics) or not (run / MODEL).exists():
+        return part
+    # Imported here, as models need transformers, which takes seconds.
+    from regard.tasks.common.looks import record_of
+
+    require("transformers", extra="train").utils.logging.disable_progress_bar()
+    return replace(part, record=record_of(name, part.title))
 
 
 def _wanted(task: Task, run: Path, folder: Path | None, there: list[str]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from regard.analysis.roles import of_call
 from regard.page.encode import Numbers
 from regard.page.pictures import Plan, countable, picture, series
 from regard.record import Call, Record
@@ -55,6 +56,7 @@ def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[
     sections = list(dict.fromkeys(kinds))
     labels = {index: label for name in sections for index, label in _labels(calls, kinds, name).items()}
     columns, values = _values(calls, rows)
+    roles = [_roles(call, rows) for call in calls]
     heads = [(index, head) for index, call in enumerate(calls) for head in range(call.sizes.heads)]
     return {
         "sequences": rows,
@@ -86,7 +88,10 @@ def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[
             }
             for index, call in enumerate(calls)
         ],
-        "heads": [{"call": index, "head": head, "values": values[index][head]} for index, head in heads],
+        "heads": [
+            {"call": index, "head": head, "values": values[index][head], "roles": roles[index][head]}
+            for index, head in heads
+        ],
     }
 
 
@@ -163,6 +168,21 @@ def _values(calls: Sequence[Call], rows: int) -> tuple[list[str], list[list[list
             ]
         )
     return columns, values
+
+
+def _roles(call: Call, rows: int) -> list[list[list[str | float | None] | None]]:
+    """Role, score and interval of each head for each row of the batch; None where no role can be told."""
+    if not call.uniform or not countable(call):
+        return [[None] * rows for _ in range(call.sizes.heads)]
+    found = [of_call(_one_row(call, row)) for row in range(rows)]
+    return [[_role(names, head) for names in found] for head in range(call.sizes.heads)]
+
+
+def _role(found: dict[str, Any], head: int) -> list[str | float | None] | None:
+    if not math.isfinite(found["score"][head]):
+        return None
+    numbers = (_finite(float(found[name][head])) for name in ("score", "low", "high"))
+    return [str(found["role"][head]), *numbers]
 
 
 def _one_row(call: Call, row: int) -> Call:

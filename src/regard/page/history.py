@@ -19,6 +19,7 @@ from regard.page.changes import Change, changes, entropy_of, largest, names
 from regard.page.describe import words
 from regard.page.frame import count, fill, page, pairs
 from regard.record.history import History
+from regard.record.record import Record
 from regard.record.table import ROLE
 
 if TYPE_CHECKING:
@@ -41,11 +42,13 @@ class Part:
     Attributes:
         title: its heading. history: as `regard.training.train` kept it.
         loss: step → training loss; None or empty: no curve.
+        record: of the trained model, whose roles are shown where the history kept none; None: no roles then.
     """
 
     title: str
     history: History
     loss: Mapping[int, float] | None = None
+    record: Record | None = None
 
 
 @checked
@@ -125,7 +128,7 @@ def _part(part: Part, number: int, several: bool) -> str:
     """One model: what it is, and its panels."""
     panels = [
         ("What the model learned", *_learned(part.loss)),
-        ("What each head does", *_does(part.history)),
+        ("What each head does", *_does(part)),
         ("How focused each head is", *_focus(part.history)),
         ("More numbers of every head", *_others(part.history)),
         ("The maps of every head", *_maps(part.history)),
@@ -179,20 +182,24 @@ def _losses(loss: Mapping[int, float], title: str = "") -> Figure:
     return draw.series([draw.Panel("", "step of training", "loss", line, logs)], title=title)
 
 
-def _does(history: History) -> tuple[str, str]:
-    figure = _roles(history, title="")
+def _does(part: Part) -> tuple[str, str]:
     hint = (
         "Where most of its attention goes, in a word. Where the color changes, the head does something new."
     )
+    figure = _roles(part.history, title="")
+    if figure is None and part.record is not None:
+        # What the heads did at earlier steps cannot be told any more: only the trained model is left.
+        hint = "Where most of its attention goes, in a word, once it is trained and reads one example."
+        figure = _roles(part.record, title="")
     if figure is None:
         return ("", "")
     return (hint, _drawn(embed.figure(figure, "")))
 
 
-def _roles(history: History, title: str | None = None) -> Figure | None:
+def _roles(seen: History | Record, title: str | None = None) -> Figure | None:
     """The roles of the heads; None where a statistic that they are told by was not kept."""
     try:
-        return draw.roles(history, title=title)
+        return draw.roles(seen, title=title)
     except RecordError:
         return None
 

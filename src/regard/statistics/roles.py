@@ -191,13 +191,28 @@ def diagonal(seen: Observation, uniform: Mapping[str, Tensor], offset: int = 0) 
     """The score of the best fixed offset, and by how much its key is before the query: `(batch, heads)` each."""
     assert seen.by_offset is not None
     distances = offsets_of(seen, offset)
-    # Of n queries at most n − |d| have a key at offset d: exact for full and causal masks, else a bound.
     count = seen.valid().sum(-1).double().clamp(min=1).unsqueeze(-1)
-    possible = (1 - distances.abs() / count).clamp(min=0)
+    possible = _having(seen, count, distances, offset) / count
     share, chance = seen.by_offset.double() / count, uniform["by_offset"].double() / count
     score = torch.where(possible >= REACH, ratio(share - chance, possible - chance), 0.0)
     best, index = score.nan_to_num().max(-1)
     return best, distances[index]
+
+
+def _having(seen: Observation, count: Tensor, distances: Tensor, offset: int) -> Tensor:
+    """How many valid queries have a key at each distance: exact for full and causal masks, else a bound."""
+    assert seen.by_offset is not None
+    queries = seen.valid().shape[-1]
+    keys = seen.by_offset.shape[-1] - queries + 1
+    # In a text of its own, padding takes as many keys as queries.
+    if queries == keys:
+        last = count - 1
+    else:
+        last = torch.full_like(count, keys - 1)
+    # Query q has such a key where 0 ≤ q − d ≤ last, and q runs from `offset`.
+    low = distances.clamp(min=offset)
+    high = torch.minimum(offset + count - 1, last + distances)
+    return (high - low + 1).clamp(min=0)
 
 
 def _broadcast(received: Tensor, uniform: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ function makeGrid(page) {
     const about = {
       type: "button",
       className: "tile",
-      title: page.name([head]),
+      title: [page.name([head]), page.role(head)].filter(Boolean).join(": "),
       tabIndex: -1,
       data: { head },
     };
@@ -129,6 +129,9 @@ function makeGrid(page) {
               ...own.map((head) => {
                 const button = tile(head);
                 button.querySelector("span").textContent = record.heads[head].head;
+                // The name alone, where there is room; the score stands in the title.
+                const [role] = record.heads[head].roles[state.sequence] ?? [""];
+                if (page.tileSide >= 60) button.append(element("small", {}, role));
                 return button;
               }),
             ),

@@ -26,6 +26,15 @@ function makePage(record) {
   page.meaning = (name) => record.statistics[name]?.meaning ?? "";
   page.unit = (name) => record.statistics[name]?.unit ?? "";
   page.shortName = (head) => `${record.calls[record.heads[head].call].label}.${record.heads[head].head}`;
+  // What a head does: its role, and how sure that is, "induction 0.52 (0.33–0.71)"; "" where none could be told.
+  page.role = (head) => {
+    const found = record.heads[head].roles[state.sequence];
+    if (!found) return "";
+    const [name, score, low, high] = found,
+      digits = (value) => value.toFixed(2);
+    if (name === "mixed") return name;
+    return `${name} ${digits(score)}${low === null || high === null ? "" : ` (${digits(low)}–${digits(high)})`}`;
+  };
   page.name = (heads) => {
     const calls = new Set(heads.map((head) => record.heads[head].call)),
       [first] = heads;
@@ -120,7 +129,8 @@ function makePage(record) {
   function refresh() {
     derive();
     document.getElementById("chosen").textContent = page.name(state.chosen);
-    document.getElementById("habit").textContent = habit();
+    const role = state.chosen.length === 1 ? page.role(state.chosen[0]) : "";
+    document.getElementById("habit").textContent = `${role && `Role: ${role}. `}${habit()}`;
     for (const [id, own] of [
       ["direction", state.direction],
       ["pool", state.pool],

@@ -9,9 +9,11 @@ function makeTable(page) {
     ["layer", "The module's name in the model."],
     ["kind", "Self-attention, or cross-attention from one text to another."],
     ["head", "Heads are counted from 0, as in code."],
+    ["role", "What the head does most, with its score from chance (0) to the most possible (1), and its interval of 95 %."],
   ];
   const several = new Set(record.calls.map((call) => call.kind)).size > 1;
-  const shownFixed = fixed.filter(([name]) => name !== "kind" || several);
+  const told = record.heads.some(({ roles }) => roles.some(Boolean));
+  const shownFixed = fixed.filter(([name]) => (name !== "kind" || several) && (name !== "role" || told));
   let sorted = { name: null, up: false };
   const body = element("tbody"),
     headings = new Map();
@@ -45,6 +47,7 @@ function makeTable(page) {
     if (name === "layer") return record.calls[call].layer;
     if (name === "kind") return record.calls[call].kind;
     if (name === "head") return within;
+    if (name === "role") return page.role(head);
     return values[state.sequence][record.columns.indexOf(name)];
   }
 
@@ -75,7 +78,7 @@ function makeTable(page) {
     const found = heads.filter((head) => {
       const { call, head: within } = record.heads[head];
       const text =
-        `${record.calls[call].layer} ${record.calls[call].kind} ${page.shortName(head)} head ${within}`.toLowerCase();
+        `${record.calls[call].layer} ${record.calls[call].kind} ${page.shortName(head)} head ${within} ${page.role(head)}`.toLowerCase();
       return words.every((word) => text.includes(word));
     });
     for (const [own, heading] of headings) {

@@ -12,6 +12,7 @@ from regard import draw
 from regard.draw.sentences import CLEARLY
 from regard.errors import ArgumentError
 from regard.record import Record
+from regard.statistics import TABLE
 from regard.tasks.answer import data as answer
 from regard.tasks.answer.data import Story
 from regard.tasks.answer.parse_story import QUESTIONS, Truth, truth_of
@@ -41,7 +42,7 @@ def look(text: str | None, *, model: str | None = None) -> Result:
     network, vocabulary = pretrained.load("answer", model)
     inputs = answer.collate([answer.row(sentences, [(question, None)], vocabulary)])
     del inputs["labels"]
-    with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
+    with torch.no_grad(), watch(network, keep="vectors", map=MAP, statistics=tuple(TABLE)) as record:
         logits = network(**inputs).logits
     record.tokens = [[vocabulary.all[number] for number in inputs["input_ids"][0].tolist()]]
     record.info |= {"model": f"answer, {model}", "text": " ".join((*sentences, question))}

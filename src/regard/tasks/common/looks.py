@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.errors import ArgumentError
-from regard.tasks.common.result import Result
+import torch
 
-__all__ = ["LOOKS", "Result", "look"]
+from regard import embedded
+from regard.errors import ArgumentError
+from regard.record import Record
+from regard.statistics import TABLE, token_groups
+from regard.tasks.common import pretrained
+from regard.tasks.common.result import Result
+from regard.watch import watch
+
+__all__ = ["LOOKS", "Result", "look", "record_of"]
 
 LOOKS = ("translate", "bottleneck", "answer", "summarize", "caption")
 """The tasks that have an answer to show; `language` is what `regard look` shows of any model."""
@@ -51,3 +58,22 @@ def look(
     from regard.tasks.summarize import look as summarize
 
     return summarize.look(text, model=model)
+
+
+@torch.no_grad()
+def record_of(task: str, model: str) -> Record:
+    """All attention of a trained model of a task while it reads the task's example.
+
+    Raises:
+        ArgumentError: there is no such task or model.
+        ModelError: the package does not bring the model.
+    """
+    if task in LOOKS:
+        return look(task, model=model).record
+    network, tokenizer = pretrained.load(task, model)
+    ids = tokenizer(embedded.TEXT, return_tensors="pt")["input_ids"]
+    tokens = [tokenizer.decode(number) for number in ids[0].tolist()]
+    groups = token_groups(ids, [tokens], causal=network.can_generate())
+    with watch(network, tokens=tokens, statistics=(*TABLE, *groups)) as record:
+        network(input_ids=ids)
+    return record

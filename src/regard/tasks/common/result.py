@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.record import Record
+from regard.statistics import TABLE
 from regard.tasks.common.tokenizer import CONTINUATION, Vocabulary
 from regard.watch import watch
 
@@ -85,7 +86,9 @@ def write(
     """
     ids = model.generate(**inputs, max_new_tokens=most, do_sample=False, num_beams=1)
     # To watch a model without attention is an error: it would be a mistake anywhere else.
-    seen = watch(model, keep="vectors", map=MAP) if attends else nullcontext(Record())
+    seen = (
+        watch(model, keep="vectors", map=MAP, statistics=tuple(TABLE)) if attends else nullcontext(Record())
+    )
     with seen as record:
         logits = model(**inputs, decoder_input_ids=ids[:, :-1]).logits
     probabilities = logits[0].softmax(-1).gather(1, ids[0, 1:, None])[:, 0]

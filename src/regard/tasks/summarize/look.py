@@ -12,6 +12,7 @@ from torch import Tensor
 from regard import draw
 from regard.errors import ArgumentError, require
 from regard.record import Record
+from regard.statistics import TABLE
 from regard.tasks.common import metrics, pretrained
 from regard.tasks.common.result import MAP, Result
 from regard.tasks.common.tokenizer import CONTINUATION, END, UNKNOWN, Vocabulary, detokenize, tokenize
@@ -144,7 +145,7 @@ def _result(
     texts: Sequence[str], numbers: Sequence[int], network: Any, vocabulary: Vocabulary, notes: tuple[str, ...]
 ) -> Result:
     row, sentence_of = _rows(texts, vocabulary)
-    with torch.no_grad(), watch(network, keep="vectors", map=MAP) as record:
+    with torch.no_grad(), watch(network, keep="vectors", map=MAP, statistics=tuple(TABLE)) as record:
         network(**summarize.collate([row]))
     ids = row["input_ids"]
     tokens = [vocabulary.all[number] for number in ids.tolist()]

@@ -1,6 +1,6 @@
 """Heads that are made to have a role: scores of known patterns, with noise, over a text with repetitions.
 
-Built from positions and tokens alone, in loops over dense arrays: nothing here knows how roles are measured.
+Built from positions and tokens alone, in dense arrays: nothing here knows how roles are measured.
 """
 
 from __future__ import annotations
