@@ -241,6 +241,12 @@ TABLE: dict[str, dict[str, Valid]] = {
         "initialize": Valid({"name": "small", "inner": [torch.ones(2, 2)], "outer": torch.ones(2, 2), "biases": []}),
     },
     "regard.analysis": {
+        "diagnose": Valid({"seen": record()}),
+        "diagnose_model": Valid({
+            "model": rg.nn.MultiHeadAttention(8, 2), "batches": [{"x": torch.ones(1, 3, 8)}], "tokenizer": None,
+            "statistics": None, "token_names": None, "layers": None, "tokens": 9, "batch_size": 1, "ablate": False,
+            "loss": None, "budget": 0.1, "progress": None,
+        }),
         "Setting": Valid(
             {"heads": 2, "dim": 4, "window": 3, "rank": 2, "hidden": 5},
             lambda made: rg.analysis.predicted("window", 7, made)),
@@ -305,22 +311,28 @@ LEFT_OUT = {
     ) | {"PUBLISHED": "a table", "DecoderState": "a result"},
     "regard.statistics": dict.fromkeys(("Choice", "Map", "Observation", "State", "Statistic", "Top"), "a result"),
     "regard.analysis": {"roles": "of a history", "flow": "a package"}
+    | dict.fromkeys(("Diagnosis", "Finding"), "a result")
     | dict.fromkeys(("Cost", "Exponent", "Softmax", "Redundancy", "SparseHead", "SparsePlan"), "a result")
     | dict.fromkeys(("beyond", "distance_profile", "spans"), "of a record") | {"eviction_loss": "of a model"}
     | dict.fromkeys(("distances", "eviction", "redundancy", "sparsify"), "of a record with vectors")
     | dict.fromkeys(("importance", "mean_outputs", "prune", "load_pruned", "Pruned"), "of a model and its texts"),
-    "regard.draw": dict.fromkeys(("history", "roles", "strip"), "of a history")
+    "regard.draw": {"findings": "of a diagnosis"}
+    | dict.fromkeys(("history", "roles", "strip"), "of a history")
     | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
     | {"changed": "of a table", "rollout": "of a record", "sparse_plan": "of a plan"}
     | dict.fromkeys(("norms", "norm_shares"), "of a record with vectors")
     | dict.fromkeys(("eviction", "redundancy"), "of a record with vectors"),
-    "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history") | {"profile": "of a profile"},
+    "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history")
+    | {"profile": "of a profile", "findings": "of a diagnosis"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}
     | dict.fromkeys(("MLflowWriter", "ParquetWriter", "TensorBoardWriter", "WandbWriter", "Writer"), "a client"),
 }  # fmt: skip
 OWN_CODE = {
     ("errors_by_rank", "approximate"): ("function", "type", "module"),
     ("survey", "progress"): ("function", "type", "module"),
+    ("diagnose_model", "model"): ("module",),
+    ("diagnose_model", "statistics"): ("function", "type", "module"),
+    ("diagnose_model", "progress"): ("function", "type", "module"),
     ("compare", "a"): ("module",),
     ("compare", "b"): ("module",),
     ("compare", "inputs"): ("dict",),

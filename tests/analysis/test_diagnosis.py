@@ -27,6 +27,10 @@ def found(diagnosis, name=None):
     ]
 
 
+def found_names(diagnosis, name):
+    return len(found(diagnosis, name))
+
+
 def of(*layers, **given):
     return diagnose_model(Model(*layers), batches(), **given)
 
@@ -135,10 +139,6 @@ def test_a_class_that_says_causal_is_held_to_it():
     assert found_names(right, "broken causality") == 0
 
 
-def found_names(diagnosis, name):
-    return sum(finding.name == name for finding in diagnosis.findings)
-
-
 # --- padding ---------------------------------------------------------------------------------------------------
 
 
@@ -235,7 +235,7 @@ def test_tokens_tell_a_separator_from_a_word(word, rule):
 def test_a_short_causal_text_is_no_sink():
     # By chance alone the first of five tokens gets 46 % of the mass.
     diagnosis = diagnose(seen(noise(3, 5, 0.3), CAUSAL))
-    assert diagnosis.findings == ()
+    assert not diagnosis.findings
     assert "collapse" in diagnosis.skipped and "eight queries" in diagnosis.skipped["vanishing"]
 
 
@@ -264,13 +264,11 @@ def test_tokens_that_few_queries_can_see_are_no_collapse():
 def test_a_uniform_head_is_a_warning_and_a_model_of_them_severe():
     one = of(Layer(torch.cat((torch.zeros(1, N, N), noise(2, N))), CAUSAL))
     assert found(one) == [("vanishing", "warning", 0, 0)]
+    # A broad head is not uniform.
+    assert of(Layer(noise(2, N, 0.3), CAUSAL)).findings == ()
     every = of(Layer(torch.zeros(2, N, N), CAUSAL), Layer(torch.zeros(2, N, N), CAUSAL))
     assert {finding.severity for finding in every.findings} == {"severe"}
     assert "is it trained" in every.findings[0].sentence
-
-
-def test_a_broad_head_is_not_uniform():
-    assert of(Layer(noise(2, N, 0.3), CAUSAL)).findings == ()
 
 
 def test_an_interval_that_reaches_below_the_threshold_raises_nothing():

@@ -131,6 +131,10 @@ def diagnose_model(
     """
     tokens, batch_size = whole("tokens", tokens, 1), whole("batch_size", batch_size, 1)
     budget = number("budget", budget, above=0, below=1)
+    functions = {"tokenizer": tokenizer, "statistics": statistics, "token_names": token_names}
+    for name, function in (functions | {"loss": loss, "progress": progress}).items():
+        if function is not None and not callable(function):
+            raise ArgumentError(f"{name} must be a function, got {shown(function)}")
     if token_names is None and hasattr(tokenizer, "convert_ids_to_tokens"):
         names: Any = tokenizer
 
