@@ -49,6 +49,10 @@ def model(length: int) -> Any:
         # All features of size 1, so that layer normalization leaves them nearly as they are.
         words.normal_(generator=generator)
         words[:, : SINK + 1] = 0.0
+        # Embeddings of this size as the last layer would be sure of the token that is there already.
+        network.lm_head.weight = torch.nn.Parameter(
+            torch.empty_like(words).normal_(0, 0.02, generator=generator)
+        )
         for block in network.transformer.h:
             # Not the same in all layers: sharper by up to a fifth, or less sharp.
             factor = 0.8 + 0.4 * torch.rand(len(HEADS), generator=generator)

@@ -7,9 +7,12 @@ random weights, of which neither can predict a text: beside their losses stands 
 
 from __future__ import annotations
 
+import json
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -254,17 +257,25 @@ def crossings() -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    """Measure the crossings, the models and the caches, and write the result."""
+# What is measured, by name.
+PARTS: dict[str, Callable[[], Any]] = {
+    "crossings": crossings,
+    **{name: partial(measured, name) for name in MODELS},
+    "caches that forget, embedded decoder": forgetting,
+}
+
+
+def main(parts: Sequence[str] = ()) -> None:
+    """Measure all, or the parts with these names beside the figures that are there, and write the result."""
     common.prepare()
-    figures: dict[str, Any] = {"crossings": crossings()}
-    for name in MODELS:
-        figures[name] = measured(name)
-        # After each model: a run that is cut off leaves what it has measured.
+    figures: dict[str, Any] = {}
+    if parts:
+        figures = json.loads((common.RESULTS / "sparsify.json").read_text())["figures"]
+    for name in parts or PARTS:
+        figures[name] = PARTS[name]()
+        # After each: a run that is cut off leaves what it has measured.
         common.write("sparsify", COMMAND, BAR, figures)
-    figures["caches that forget, embedded decoder"] = forgetting()
-    common.write("sparsify", COMMAND, BAR, figures)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -59,7 +59,8 @@ def call_of(
                 continue
             more[name] = copied(tensor)
             before = getattr(earlier, name, None)
-            if before is not None:
+            # Nothing dropped: a step may then have other heads than the one before.
+            if resolved.evicted and before is not None:
                 more[name][:, :, dropped] = before[:, :, dropped]
         more |= {
             "query": copied(resolved.query),
