@@ -334,6 +334,17 @@ def test_frozen_layers_and_heads_without_choice_cost_nothing() -> None:
         assert penalty() == 0
 
 
+def test_gradient_checkpointing_is_refused() -> None:
+    model = rg.nn.Encoder(1, SIZE, HEADS, checkpoint=True).train()
+    x = torch.randn(2, TOKENS, SIZE)
+    with remedies.entropy_regularization(model):
+        with pytest.raises(WatchError, match=r"layers\.0 is under gradient checkpointing"):
+            model(x)
+        with torch.no_grad():
+            model(x)
+    model(x).sum().backward()
+
+
 def test_bounds_of_the_penalty() -> None:
     layer = rg.nn.MultiHeadAttention(SIZE, HEADS)
     for low, high in ((0.5, 0.5), (0.2, 1.5), (0.7, 0.3)):

@@ -37,9 +37,11 @@ class Session(ABC):
     Attributes:
         seen: how many calls were seen.
         intervenes: whether it changes calls, and so runs before all that only look.
+        differentiates: whether gradients flow through what it observes.
     """
 
     intervenes = False
+    differentiates = False
 
     def __init__(self, model: nn.Module, resolver: Resolver, selected: set[str] | None) -> None:
         self.modules = Modules(model)

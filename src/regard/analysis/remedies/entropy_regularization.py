@@ -122,6 +122,8 @@ class EntropyPenalty:
 class _Entropies(Recorder):
     """A watch that keeps entropies with their gradients, and no record."""
 
+    differentiates = True
+
     def __init__(
         self, model: nn.Module, settings: Settings, selected: set[str] | None, penalty: EntropyPenalty
     ) -> None:

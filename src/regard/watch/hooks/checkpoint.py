@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 
+from regard.errors import WatchError
 from regard.watch import hub
 from regard.watch.hooks import torch_calls
 
@@ -46,6 +47,13 @@ def _generating(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _again(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, around which the interventions of this moment are there whenever it runs."""
+    for session in hub.watching():
+        # Torch counts what the first pass saves, and what is observed besides is not there in the second one.
+        if session.differentiates and session.sees and torch.is_grad_enabled():
+            raise WatchError(
+                f"{session.layer} is under gradient checkpointing, which drops what an observed gradient needs. Way "
+                f"out: switch it off"
+            )
     changing = [session for session in hub.watching() if session.intervenes]
     if not changing:
         return function
