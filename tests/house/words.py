@@ -52,11 +52,9 @@ RETIRED_ALONE = {
     "each": "the singular of what is gone through",
     "said": "message, answer, …",
 }
-# Rooms and files in which they still stand, and which; in stories a place is where somebody is.
+# Rooms in which they still stand, and which; in stories a place is where somebody is.
 STILL = {
-    "analysis/": {"found", "given", "own", "place"},
-    "draw/": {"each", "found", "place", "said"},
-    "page/": {"each", "found", "own", "place", "said"},
+    "analysis/diagnosis/": {"found", "own", "place"},
     "tasks/answer/": {"place"},
 }
 

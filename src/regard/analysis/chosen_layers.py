@@ -36,12 +36,12 @@ def places_of(names: list[str], layers: Layers) -> list[int]:
         layers = [layers]
     chosen = set[int]()
     for layer in listed("layers", layers, lambda _, item: item, 1):
-        found = _places(layer, names)
-        if not found:
+        matches = _places(layer, names)
+        if not matches:
             raise ArgumentError(
                 f"layers must name layers of the record, got {shown(layer)}; {close_to(layer, dict.fromkeys(names))}"
             )
-        chosen.update(found)
+        chosen.update(matches)
     return sorted(chosen)
 
 
@@ -53,7 +53,7 @@ def number_of(name: str) -> int | None:
 def _places(layer: str | int, names: list[str]) -> list[int]:
     if not isinstance(layer, str):
         block = whole("layers", layer, 0)
-        return [place for place, name in enumerate(names) if number_of(name) == block]
+        return [index for index, name in enumerate(names) if number_of(name) == block]
     if "*" in layer:
-        return [place for place, name in enumerate(names) if fnmatchcase(name, layer)]
+        return [index for index, name in enumerate(names) if fnmatchcase(name, layer)]
     return matching(layer, names)

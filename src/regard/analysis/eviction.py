@@ -100,15 +100,15 @@ def followed(
     if not isinstance(budget, Iterable):
         budget = [budget]
     budgets = listed("budget", budget, lambda name, size: whole(name, size, max(first + 1, 2)), 1)
-    calls = {place: record[place] for place in calls_of(record, layers)}
-    calls = {place: call for place, call in calls.items() if _grows(call)}
+    calls = {index: record[index] for index in calls_of(record, layers)}
+    calls = {index: call for index, call in calls.items() if _grows(call)}
     if not calls:
         raise RecordError(
             "eviction needs causal self-attention over a text from its beginning, got no such call"
         )
     result = []
     for members in comparable(list(calls.values())):
-        some = {place: calls[place] for place in np.array(list(calls))[members].tolist()}
+        some = {index: calls[index] for index in np.array(list(calls))[members].tolist()}
         of_set = list(some.values())
         sizes, query = of_set[0].sizes, of_set[0].query
         assert query is not None
@@ -218,12 +218,14 @@ def _rows(calls: Mapping[int, Call], caches: Sequence[Cache]) -> list[dict[str, 
     """The table of some calls, a part per call and cache."""
     parts, start = [], 0
     for call in calls.values():
-        own = slice(start, start + call.sizes.heads)
-        start = own.stop
+        heads = slice(start, start + call.sizes.heads)
+        start = heads.stop
         for cache in caches:
             part = identity(call.layer, call.kind, call.sizes.heads, budget=cache.budget)
             part["policy"] = np.full(call.sizes.heads, cache.policy, object)
             # A head without a valid query holds all of nothing.
             mass = torch.where(cache.count > 0, cache.held / cache.count.clamp(min=1), 1.0)
-            parts.append(part | {"mass": mass[own].cpu().numpy(), "least": cache.least[own].cpu().numpy()})
+            parts.append(
+                part | {"mass": mass[heads].cpu().numpy(), "least": cache.least[heads].cpu().numpy()}
+            )
     return parts

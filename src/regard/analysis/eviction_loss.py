@@ -76,10 +76,10 @@ def eviction_loss(
             sets = followed(record, budget, first, layers)
             for number, cache in enumerate(sets[0][1]):
                 caches = [(calls, of_set[number]) for calls, of_set in sets]
-                found = Texts([arguments], texts.loss).losses(model, _forgetting(model, caches))
-                held = sum(float(each.held.sum()) for _, each in caches)
-                count = sum(float(each.count.sum()) for _, each in caches)
-                rows.setdefault((cache.policy, cache.budget), []).append((float(found.sum()), held, count))
+                losses = Texts([arguments], texts.loss).losses(model, _forgetting(model, caches))
+                held = sum(float(counts.held.sum()) for _, counts in caches)
+                count = sum(float(counts.count.sum()) for _, counts in caches)
+                rows.setdefault((cache.policy, cache.budget), []).append((float(losses.sum()), held, count))
     full, many = float(before.mean()), len(before)
     table = []
     for (policy, size), parts in rows.items():
@@ -95,10 +95,10 @@ def _forgetting(model: nn.Module, caches: list[tuple[dict[int, Call], Cache]]) -
     for calls, cache in caches:
         start = 0
         for call in calls.values():
-            own = slice(start, start + call.sizes.heads)
-            start = own.stop
+            heads = slice(start, start + call.sizes.heads)
+            start = heads.stop
             pairs = tuple((call.layer, head) for head in range(call.sizes.heads))
-            changes.append(Change(heads=pairs, kind="self", mask=_mask(cache, own)))
+            changes.append(Change(heads=pairs, kind="self", mask=_mask(cache, heads)))
     return intervene(model, Plan(changes))
 
 

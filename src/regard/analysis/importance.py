@@ -115,12 +115,12 @@ class Texts:
         Raises:
             ArgumentError: there are none.
         """
-        found: list[Batch] = list(batches_of(batches, 1, texts=False))
+        every: list[Batch] = list(batches_of(batches, 1, texts=False))
         if loss is None:
-            found = [one for batch in found for one in batch.each()]
-        if not found:
+            every = [one for batch in every for one in batch.each()]
+        if not every:
             raise ArgumentError("batches must have at least one text, got none")
-        inputs = [batch.given for batch in found if isinstance(batch.given, Mapping)]
+        inputs = [batch.given for batch in every if isinstance(batch.given, Mapping)]
         return cls(inputs, loss or _own_loss)
 
     def halves(self) -> tuple[Texts, Texts]:
@@ -142,8 +142,8 @@ class Texts:
     def losses(self, model: nn.Module, changed: AbstractContextManager[Any] | None = None) -> Tensor:
         """The loss of each text, float64, with the model's heads changed."""
         with torch.no_grad(), changed or nullcontext():
-            found = [value.double().cpu() for value in self.each(model)]
-        return torch.cat(found)
+            values = [value.double().cpu() for value in self.each(model)]
+        return torch.cat(values)
 
 
 def without(
@@ -161,18 +161,18 @@ def without(
 
 def heads_of(model: nn.Module, inputs: Iterable[Mapping[str, Any]]) -> list[Head]:
     """The heads that run when the model is given this, in the order in which they do."""
-    found: dict[Head, None] = {}
+    heads: dict[Head, None] = {}
 
     def look(outputs: HeadOutput) -> Tensor:
         kind: Any = outputs.kind
-        found.update({Head(outputs.layer, kind, head): None for head in outputs.numbers})
+        heads.update({Head(outputs.layer, kind, head): None for head in outputs.numbers})
         assert outputs.output is not None
         return outputs.output
 
     with torch.no_grad(), intervene(model, Change(output=Seen(look))):
         for arguments in inputs:
             model(**arguments)
-    return list(found)
+    return list(heads)
 
 
 def _own_loss(result: Any, _batch: Mapping[str, Any]) -> Tensor:
@@ -199,7 +199,7 @@ def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
             gates[key] = outputs.output.new_ones(batch, heads, requires_grad=True)
         return outputs.output * gates[key][:, :, None, None]
 
-    found: dict[Head, list[Tensor]] = {}
+    gradients: dict[Head, list[Tensor]] = {}
     with torch.enable_grad(), intervene(model, Change(output=Mapped(gate))):
         for losses in texts.each(model):
             names, leaves = list(gates), list(gates.values())
@@ -215,11 +215,11 @@ def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
                 if len(losses) != len(rows):
                     rows = rows.sum(0, keepdim=True)
                 for head, column in enumerate(rows.detach().double().cpu().abs().unbind(1)):
-                    own: Any = kind
-                    found.setdefault(Head(layer, own, head), []).append(column)
+                    this_kind: Any = kind
+                    gradients.setdefault(Head(layer, this_kind, head), []).append(column)
             # The next batch has other texts, perhaps another number of them, and needs new gates.
             gates.clear()
-    return {head: torch.cat(columns) for head, columns in found.items()}
+    return {head: torch.cat(columns) for head, columns in gradients.items()}
 
 
 def _interval(sample: Tensor, confidence: float) -> dict[str, float]:

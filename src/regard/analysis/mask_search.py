@@ -124,8 +124,8 @@ class Sums:
             yield Proposal("window", *window)
         # What first tokens receive counts once, whether the window has it too or not.
         for first, sums in self.of_first.items():
-            own = sums[head]
-            window = self._window(mass - own, need - float(own.sum()))
+            spared = sums[head]
+            window = self._window(mass - spared, need - float(spared.sum()))
             if window is not None:
                 yield Proposal("window and first", *window, first=first)
         for step in STEPS:
@@ -159,14 +159,14 @@ class Sums:
             count[self.distance < 0] = 0.0
         every = max(1.0, float(count.sum()))
         if proposal.family == "block":
-            found = float(len(proposal.blocks)) * proposal.grid[2] ** 2
+            attended = float(len(proposal.blocks)) * proposal.grid[2] ** 2
         else:
             inside = (self.distance <= proposal.before) & (self.distance >= -proposal.after)
             if proposal.step:
                 inside |= self.distance % proposal.step == 0
-            found = float(count[inside].sum()) + proposal.first * self.queries
-            found += sum(self.keys - column for column in proposal.columns)
-        return min(1.0, found / every)
+            attended = float(count[inside].sum()) + proposal.first * self.queries
+            attended += sum(self.keys - column for column in proposal.columns)
+        return min(1.0, attended / every)
 
     def cost(self, proposal: Proposal, pairs: float) -> float:
         """About the time of a head under a mask in the native engine, as a share of the time without.
@@ -198,20 +198,20 @@ class Sums:
         rows, columns = first + mass.shape[0], mass.shape[1]
         every = np.zeros((rows, columns))
         every[first:] = mass
-        own = np.zeros((rows, columns), bool)
+        diagonal = np.zeros((rows, columns), bool)
         both = np.arange(first, min(rows, columns))
         # A query that keeps no key would have no output.
-        own[both, both] = True
-        order = np.argsort(-np.where(own, -1.0, every).reshape(-1), kind="stable")
-        order = order[: int((every.reshape(-1) > 0).sum()) - int((every[own] > 0).sum())]
+        diagonal[both, both] = True
+        order = np.argsort(-np.where(diagonal, -1.0, every).reshape(-1), kind="stable")
+        order = order[: int((every.reshape(-1) > 0).sum()) - int((every[diagonal] > 0).sum())]
         sums = np.cumsum(every.reshape(-1)[order])
-        missing = need - float(every[own].sum())
+        missing = need - float(every[diagonal].sum())
         count = 0
         if missing > 0:
             count = int(np.searchsorted(sums, missing - 1e-9 * need)) + 1
         if count > len(order):
             return None
-        chosen = (*np.flatnonzero(own).tolist(), *order[:count].tolist())
+        chosen = (*np.flatnonzero(diagonal).tolist(), *order[:count].tolist())
         further = tuple(order[count:].tolist())
         return Proposal("block", blocks=chosen, grid=(rows, columns, self.side), further=further)
 

@@ -106,8 +106,8 @@ class Attention:
         engine = choose("auto", self.query, key, None, spec, want)
         # An empty row has l 0; so has one that does not count.
         m = self.lse.masked_fill(~self.valid, -torch.inf)
-        found = engine.columns(self.query, key, spec, m, self.valid.to(m.dtype), want)
-        sums = getattr(found, name)
+        folded = engine.columns(self.query, key, spec, m, self.valid.to(m.dtype), want)
+        sums = getattr(folded, name)
         if cell:
             sums = sums.total
         assert isinstance(sums, Tensor)
@@ -118,15 +118,15 @@ class Attention:
 
         A row's share is e^(lse under the mask − lse).
         """
-        seen, place = self._masked(mask, head, None)
+        seen, row = self._masked(mask, head, None)
         assert seen.lse is not None
         valid = self.valid[:, head]
-        share = (seen.lse[:, place].double() - self.lse[:, head].double()).exp().clamp(max=1.0)
+        share = (seen.lse[:, row].double() - self.lse[:, head].double()).exp().clamp(max=1.0)
         # Nothing to keep: nothing is lost.
         count = int(valid.sum())
         if not count:
             return 1.0, 0
-        return float(share[valid].sum()) / count, int(_pairs(seen, valid[:, None])[place])
+        return float(share[valid].sum()) / count, int(_pairs(seen, valid[:, None])[row])
 
     def error(self, mask: Mask, head: int) -> float | None:
         """How far a mask moves a head's output: ‖output under the mask − output‖ / ‖output‖ over all valid queries.
@@ -135,11 +135,11 @@ class Attention:
         """
         if self.output is None:
             return None
-        seen, place = self._masked(mask, head, self.value)
+        seen, row = self._masked(mask, head, self.value)
         assert seen.lse is not None and seen.output is not None
         valid = self.valid[:, head]
         full = self._with_sink(self.output[:, head], self.lse[:, head], head)[valid]
-        masked = self._with_sink(seen.output[:, place], seen.lse[:, place], head)[valid]
+        masked = self._with_sink(seen.output[:, row], seen.lse[:, row], head)[valid]
         norm, moved = float(full.norm()), float((masked - full).norm())
         if norm == 0 or not np.isfinite(norm + moved):
             return None

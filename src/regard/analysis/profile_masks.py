@@ -29,13 +29,13 @@ def of_profile(profile: Profile, keep: float, layers: Layers, least_saving: floa
     """For each head the cheapest of these masks that keeps at least so much, as `sparsify` says."""
     by_distance = masses_of(profile.layers, "distance")
     keys = list(profile.layers)
-    chosen = [keys[place] for place in places_of([name for name, _ in keys], layers)]
+    chosen = [keys[index] for index in places_of([name for name, _ in keys], layers)]
     missing = [name for name, kind in chosen if kind == "self" and (name, kind) not in by_distance]
     if missing:
         raise RecordError(
             f"{missing[0]}: its mass by distance must be known, watch with statistics 'by_offset'"
         )
-    found = []
+    masks = []
     for name, kind in chosen:
         layer = profile.layers[name, kind]
         by_position = None
@@ -52,8 +52,8 @@ def of_profile(profile: Profile, keep: float, layers: Layers, least_saving: floa
                 if by_position is not None:
                     received = by_position[head]
                 best = _cheapest(text, mass[head], received, best, keep, 1 - least_saving)
-            found.append(best)
-    return found
+            masks.append(best)
+    return masks
 
 
 class _Text:
@@ -123,17 +123,17 @@ def _windows(
     for first in (0, *FIRST):
         if first and (received is None or first >= text.tokens):
             continue
-        family, own = "window", 0.0
+        family, of_first = "window", 0.0
         if first:
             # Bins of positions: 0, 1, 2 to 3, 4 to 7 and so on, so the first 4 are three bins.
-            family, own = "window and first", float(received[: first.bit_length()].sum())  # type: ignore[index]
+            family, of_first = "window and first", float(received[: first.bit_length()].sum())  # type: ignore[index]
         for after in range(1 if text.causal else len(later)):
             for before in range(len(inside)):
                 # A bin that ends at 2^b − 1; the first one holds distance 0 alone.
                 reach, ahead = (1 << before) - 1, (1 << after) - 1
                 kept = float(inside[before] + later[after])
                 # Weights on first tokens within the window are counted twice, and only the first queries have such.
-                kept += own - min(own, kept, text.texts * (first + reach) if first else 0.0)
+                kept += of_first - min(of_first, kept, text.texts * (first + reach) if first else 0.0)
                 if kept >= need:
                     yield family, reach, ahead, first, kept
                     break

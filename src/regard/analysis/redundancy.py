@@ -119,11 +119,11 @@ class Redundancy:
 
     def merges(self, linkage: Linkage = "average") -> list[tuple[float, int, int]]:
         """Every step of the clustering, nearest first: its distance, and a head of either of the two clusters."""
-        found = []
+        merges = []
         for members in self.members():
             for distance, one, other in self._tree(members, linkage):
-                found.append((distance, int(members[one]), int(members[other])))
-        return sorted(found, key=lambda merge: merge[0])
+                merges.append((distance, int(members[one]), int(members[other])))
+        return sorted(merges, key=lambda merge: merge[0])
 
     def members(self) -> list[NDArray[np.int64]]:
         """The heads of each set, by their rows; a head that could not be compared with all of its set is left out."""
@@ -231,19 +231,19 @@ def redundancy(
     places = calls_of(record, layers)
     if not places:
         raise RecordError("redundancy needs a record with at least one call, got none")
-    calls = [record[place] for place in places]
+    calls = [record[index] for index in places]
     sets = comparable(calls)
     first = np.cumsum([0, *(call.sizes.heads for call in calls)])
     distance = np.full((first[-1], first[-1]), np.nan)
     number_of_set = np.empty(len(calls), dtype=np.int64)
     for index, members in enumerate(sets):
-        own = np.concatenate([np.arange(first[i], first[i + 1]) for i in members])
+        heads = np.concatenate([np.arange(first[i], first[i + 1]) for i in members])
         number_of_set[members] = index
         some = [calls[i] for i in members]
-        distance[np.ix_(own, own)] = distances_of(some, measure, queries_of(some, rows)).numpy()
+        distance[np.ix_(heads, heads)] = distances_of(some, measure, queries_of(some, rows)).numpy()
     parts = [
-        identity(call.layer, call.kind, call.sizes.heads, call=place, set=int(which))
-        for call, place, which in zip(calls, places, number_of_set, strict=True)
+        identity(call.layer, call.kind, call.sizes.heads, call=index, set=int(which))
+        for call, index, which in zip(calls, places, number_of_set, strict=True)
     ]
     return Redundancy(frame(parts, parts[0]), distance, measure)
 
@@ -283,7 +283,7 @@ def distances(
     """
     if measure not in MEASURES:
         raise ArgumentError(f"measure must be one of {', '.join(map(repr, MEASURES))}, got {measure!r}")
-    sides = [[record[place] for place in calls_of(record, layers)] for record in (one, other)]
+    sides = [[record[index] for index in calls_of(record, layers)] for record in (one, other)]
     if not all(sides):
         raise RecordError("distances need two records with at least one call each")
     for name in ("tokens", "source_tokens"):
@@ -295,16 +295,16 @@ def distances(
     # What stands for the same queries and keys is equal in both records, whatever their layers are called.
     keys = [keys_of(calls) for calls in sides]
     for key in dict.fromkeys(keys[0]):
-        places = [[i for i, own in enumerate(of_side) if own == key] for of_side in keys]
+        places = [[i for i, other_key in enumerate(of_side) if other_key == key] for of_side in keys]
         calls = [side[i] for side, of_side in zip(sides, places, strict=True) for i in of_side]
         if not places[1]:
             continue
-        found = distances_of(calls, measure, queries_of(calls, rows)).numpy()
+        between = distances_of(calls, measure, queries_of(calls, rows)).numpy()
         heads = [
             np.concatenate([np.arange(start[i], start[i + 1]) for i in of_side])
             for start, of_side in zip(first, places, strict=True)
         ]
-        result[np.ix_(*heads)] = found[: len(heads[0]), len(heads[0]) :]
+        result[np.ix_(*heads)] = between[: len(heads[0]), len(heads[0]) :]
     return result
 
 

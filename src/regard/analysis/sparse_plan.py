@@ -199,13 +199,13 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             )
         full = Spec.of(sizes, **spec)
         names = ("mask", "bias", "scale", "softcap", "sink_logit")
-        own = SpecArguments(align=full.offset, **{name: getattr(full, name) for name in names})  # type: ignore[typeddict-item]
+        arguments_of = SpecArguments(align=full.offset, **{name: getattr(full, name) for name in names})  # type: ignore[typeddict-item]
         groups: dict[Mask | None, list[int]] = {}
         for head in range(sizes.heads):
             groups.setdefault(masks[head], []).append(head)
         parts, order = list[Tensor](), list[int]()
         for mask, heads in groups.items():
-            arguments = spec_of_heads(own, heads)
+            arguments = spec_of_heads(arguments_of, heads)
             if mask is not None:
                 own_mask = arguments["mask"]
                 arguments["mask"] = mask
@@ -237,7 +237,7 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             # Heads with equal masks are in one change, so that they go through one fold together.
             pairs.setdefault((one.kind, one.mask), []).append((one.layer, one.head))
         return Plan(
-            [Change(heads=tuple(own), kind=kind, mask=mask) for (kind, mask), own in pairs.items()]  # type: ignore[arg-type]
+            [Change(heads=tuple(heads), kind=kind, mask=mask) for (kind, mask), heads in pairs.items()]  # type: ignore[arg-type]
         )
 
     def block_masks(
@@ -250,7 +250,7 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             causal: the model's own mask, and-ed with each.
             device: where the tensors are to be.
         """
-        found = {}
+        masks = {}
         for one in self.chosen:
             mask = one.mask
             if mask is None:
@@ -258,8 +258,8 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             if causal is not None:
                 # FlexAttention takes one mask, and does not add what the model itself blocks.
                 mask = And((causal, mask))
-            found[one.layer, one.head] = mask.block_mask(1, 1, queries, keys, device=device)
-        return found
+            masks[one.layer, one.head] = mask.block_mask(1, 1, queries, keys, device=device)
+        return masks
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the plan into a JSON file that carries its seal.
@@ -302,12 +302,12 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         names = short_names([layer for layer, _ in layers], [kind for _, kind in layers])
         lines = []
         for (layer, kind), name in zip(layers, names, strict=True):
-            own = [one for one in self.chosen if (one.layer, one.kind) == (layer, kind)]
+            of_layer = [one for one in self.chosen if (one.layer, one.kind) == (layer, kind)]
             titles = [
                 f"head {one.head}, {one.family}: {_name(one.mask)}, keeps {one.mass:.4f}, {_error(one)}saved"
-                for one in own
+                for one in of_layer
             ]
-            lines.append((name, layer, html.cells(np.array([one.saved for one in own]), 1.0, titles)))
+            lines.append((name, layer, html.cells(np.array([one.saved for one in of_layer]), 1.0, titles)))
         most = max((len(self.masks_of(layer)) for layer, _ in layers), default=0)
         head = f'<th></th><th colspan="{most}">pairs saved&emsp;{html.legend(1.0, "")}</th>'
         return html.card(html.heading("SparsePlan", self.model, facts), html.table([head], lines))

@@ -83,12 +83,12 @@ def sparsify(
         raise ArgumentError(f"least_saving must be from 0 to below 1, got {least_saving}")
     if isinstance(seen, Profile):
         left = tuple(family for family in FAMILIES if family not in JUDGED)
-        found = tuple(of_profile(seen, keep, layers, least_saving))
-        return SparsePlan(found, keep, "", least_saving, left)
+        heads = tuple(of_profile(seen, keep, layers, least_saving))
+        return SparsePlan(heads, keep, "", least_saving, left)
     places = calls_of(seen, layers)
     if not places:
         raise RecordError("sparsify needs a record with at least one call, got none")
-    chosen = [head for place in places for head in _of_call(seen[place], keep, least_saving)]
+    chosen = [head for index in places for head in _of_call(seen[index], keep, least_saving)]
     return SparsePlan(tuple(chosen), keep, str(seen.info.get("model", "")), least_saving)
 
 
@@ -103,14 +103,14 @@ def _of_call(call: Call, keep: float, least_saving: float) -> list[SparseHead]:
     error = None
     if attention.output is not None:
         error = 0.0
-    found = []
+    chosen = []
     for head in range(call.sizes.heads):
         every = int(attention.pairs[head])
         best = SparseHead(call.layer, call.kind, head, "full", None, 1.0, every, every, error, 1.0)
         if sums is not None and every:
             best = _cheapest(attention, sums, best, keep, 1 - least_saving)
-        found.append(best)
-    return found
+        chosen.append(best)
+    return chosen
 
 
 def _cheapest(attention: Attention, sums: Sums, full: SparseHead, keep: float, most: float) -> SparseHead:

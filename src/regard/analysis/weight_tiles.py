@@ -58,8 +58,8 @@ def comparable(calls: Sequence[Call]) -> list[list[int]]:
         RecordError: a call without vectors; it says how to get them.
     """
     sets: dict[Hashable, list[int]] = {}
-    for place, key in enumerate(keys_of(calls)):
-        sets.setdefault(key, []).append(place)
+    for index, key in enumerate(keys_of(calls)):
+        sets.setdefault(key, []).append(index)
     return list(sets.values())
 
 
@@ -108,14 +108,14 @@ def strips(calls: Sequence[Call], rows: slice = slice(None)) -> Iterator[Strip]:
         stop = first + part.queries
         # Of a slice with a step, the first row that falls into this part.
         start = chosen.start + chosen.step * max(0, -(-(first - chosen.start) // chosen.step))
-        own = range(start, min(chosen.stop, stop), chosen.step)
+        left = range(start, min(chosen.stop, stop), chosen.step)
         stack = _Stack([_Source.of(call, number, first) for call in calls])
-        while len(own):
-            strip, own = own[: stack.tall], own[stack.tall :]
+        while len(left):
+            strip, left = left[: stack.tall], left[stack.tall :]
             # Queries before position 0 and after it are not in one row of the tile walk.
             before = sum(query - first + stack.offset < 0 for query in strip)
             if 0 < before < len(strip):
-                own = range(strip[before], min(chosen.stop, stop), chosen.step)
+                left = range(strip[before], min(chosen.stop, stop), chosen.step)
                 strip = strip[:before]
             yield stack.strip(range(strip.start - first, strip.stop - first, strip.step))
         first = stop
@@ -231,16 +231,16 @@ class _Stack:
         kinds = [_kind(mask, window) for mask in self.masks]
         first, tiles = 0, list[Tensor]()
         for (which, bundle), block in zip(self.bundles, blocks, strict=True):
-            own = memory[first : first + block.shape[0] * block.shape[1]]
-            first += len(own)
-            tile = own.view(len(bundle), self.batch, -1, many, wide)
+            room = memory[first : first + block.shape[0] * block.shape[1]]
+            first += len(room)
+            tile = room.view(len(bundle), self.batch, -1, many, wide)
             tiles += tile
             if kinds[which] is Tile.NONE:
-                own.fill_(-torch.inf)
+                room.fill_(-torch.inf)
                 continue
             key = torch.cat([source.key[:, :, window.columns] for source in bundle]).to(self.dtype)
             spec = bundle[0].spec
-            products = plain(block, key, spec, _Into(own)).view_as(tile)
+            products = plain(block, key, spec, _Into(room)).view_as(tile)
             if spec.softcap is not None:
                 tile.copy_(products)
             if spec.bias is not None:

@@ -88,7 +88,7 @@ def of_tokens(tokens: Sequence[str], pitch: float, *, across: bool, first: float
         across: the axis is horizontal.
     """
     texts = [elide(visible(token), 18 if len(tokens) <= 32 else 14) for token in tokens]
-    places = [first + place for place in range(len(texts))]
+    places = [first + index for index in range(len(texts))]
     if across:
         for size in (LARGEST, LARGEST - 1):
             widths = [style.measure(text, size)[0] for text in texts]
@@ -123,7 +123,11 @@ def of_positions(first: int, last: int, pitch: float, *, across: bool = True) ->
     start = -int(-first // step) * step
     places = list(range(start, last + 1, step)) or [first]
     return _laid(
-        [float(place) for place in places], [f"{place:,}" for place in places], size, 1, rotated=False
+        [float(position) for position in places],
+        [f"{position:,}" for position in places],
+        size,
+        1,
+        rotated=False,
     )
 
 
@@ -136,10 +140,10 @@ def of_numbers(numbers: Sequence[float], pitch: float) -> Labels:
     texts = [f"{number:,}" for number in numbers]
     widths = [style.measure(text, style.SMALL)[0] for text in texts]
     step = -int(-(max(widths) + 2 * GAP) // pitch)
-    edges = [(min(place, len(texts) - 1 - place) + 0.5) * pitch + GAP for place in range(len(texts))]
-    places = [place for place in range(0, len(texts), step) if widths[place] / 2 <= edges[place]] or [0]
-    chosen = [texts[place] for place in places]
-    return _laid([float(place) for place in places], chosen, style.SMALL, 1, rotated=False)
+    edges = [(min(index, len(texts) - 1 - index) + 0.5) * pitch + GAP for index in range(len(texts))]
+    places = [index for index in range(0, len(texts), step) if widths[index] / 2 <= edges[index]] or [0]
+    chosen = [texts[index] for index in places]
+    return _laid([float(index) for index in places], chosen, style.SMALL, 1, rotated=False)
 
 
 def _line(texts: Sequence[str], size: float) -> float:

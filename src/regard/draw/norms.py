@@ -24,22 +24,22 @@ MOST_LAYERS = 14
 
 
 @checked
-def norms(found: Norms, *, key: int = 0, title: str | None = None) -> Figure:
+def norms(result: Norms, *, key: int = 0, title: str | None = None) -> Figure:
     """Draw how much of its weight each head gives to one key against how much of what it moves comes from there.
 
     A dot per head, colored by layer. On the line both are alike; below it, large weights meet short vectors, as those
     of a sink do.
 
     Args:
-        found: as `regard.analysis.flow.norms` gives it.
+        result: as `regard.analysis.flow.norms` gives it.
         key: which key; 0, the first one, is where sinks usually are.
         title: written above.
 
     Raises:
         ArgumentError: a call has no such key.
     """
-    table = found.table(key)
-    names = short_names([call.layer for call in found.calls], [call.kind for call in found.calls])
+    table = result.table(key)
+    names = short_names([call.layer for call in result.calls], [call.kind for call in result.calls])
     shades = colors.graded(len(names))
     entries = [Entry(name, shade, "block") for name, shade in zip(names, shades, strict=True)]
     step = -(-len(entries) // MOST_LAYERS)
@@ -47,7 +47,7 @@ def norms(found: Norms, *, key: int = 0, title: str | None = None) -> Figure:
     if title is None:
         title = f"Key {key}: weight and what it moves"
     note = "One dot per head. Below the line, large weights meet short values."
-    if not found.projected:
+    if not result.projected:
         note += " Where no output projection is known, norms are those of the values."
     left = style.MARGIN + LEFT
     figure, top = style.sheet(left + SIDE + beside(entries), SIDE + BELOW, title=title, note=note)
@@ -57,14 +57,14 @@ def norms(found: Norms, *, key: int = 0, title: str | None = None) -> Figure:
     axes.xaxis.grid(True, color=style.RULE, linewidth=0.6, linestyle="-")
     axes.plot([0, 1], [0, 1], color=style.MUTED, linewidth=1.1, linestyle=(0, (4, 2)))
     calls = table["call"].to_numpy()
-    for call, shade in zip(found.calls, shades, strict=True):
+    for call, shade in zip(result.calls, shades, strict=True):
         rows = table[calls == call.index]
         # Dots at the ends are drawn whole: many heads lie on 0 or 1.
         look: dict[str, Any] = {"color": shade, "markeredgewidth": 0, "markersize": 5.0, "alpha": 0.8}
         axes.plot(rows["first_mass"], rows["first_norm"], "o", clip_on=False, zorder=3, **look)
     axes.set(xlim=(0, 1), ylim=(0, 1))
     places = [0.0, 0.25, 0.5, 0.75, 1.0]
-    names = [f"{place:.0%}" for place in places]
+    names = [f"{tick:.0%}" for tick in places]
     look = {"fontproperties": style.font(style.SMALL)}
     axes.set_xticks(places, names, **look)
     # The 0 of both axes would stand in one corner.

@@ -61,15 +61,15 @@ def panels(
     grid = []
     for index, (name, number) in enumerate(titles):
         row, column = divmod(index, columns)
-        place = (left + column * (width + GAP), top + row * (HEADER + height + GAP) + HEADER)
-        axes = style.place(figure, *place, width, height)
+        corner = (left + column * (width + GAP), top + row * (HEADER + height + GAP) + HEADER)
+        axes = style.place(figure, *corner, width, height)
         axes.set_gid("panel")
         axes.set_xlim(span[0] - 0.5, span[1] + 0.5)
         labels.put(axes, positions, across=True)
         axes.tick_params(labelleft=column == 0, labelbottom=index + columns >= len(titles))
-        style.write_at(figure, place[0], place[1] - 0.06, name, style.SMALL, va="baseline")
+        style.write_at(figure, corner[0], corner[1] - 0.06, name, style.SMALL, va="baseline")
         look = {"va": "baseline", "ha": "right", "color": style.MUTED}
-        style.write_at(figure, place[0] + width, place[1] - 0.06, number, style.TINY, **look)
+        style.write_at(figure, corner[0] + width, corner[1] - 0.06, number, style.TINY, **look)
         grid.append(axes)
     style.level(figure, left + across / 2, top + down + 0.26, names[0])
     style.upright(figure, style.MARGIN + 0.05, top + down / 2, names[1])

@@ -74,7 +74,7 @@ def by_distance(profile: Profile, *, title: str | None = None) -> Figure:
     for key, share in shares.items():
         later = share[:, half + 1 : half + after][:, ::-1]
         rows[key] = np.concatenate((later, share[:, :before]), 1)
-    powers = [0, *(1 << place for place in range(half))]
+    powers = [0, *(1 << power for power in range(half))]
     numbers: list[float] = [*(-power for power in powers[1:after][::-1]), *powers[:before]]
     if title is None:
         title = "attention by distance"
@@ -103,20 +103,20 @@ def relative_maps(
         RecordError: the profile has no maps.
     """
     maps = {key: layer.relative_map() for key, layer in profile.layers.items()}
-    there = {key: each.numpy() for key, each in maps.items() if each is not None}
+    there = {key: tensor.numpy() for key, tensor in maps.items() if tensor is not None}
     if not there:
         raise RecordError("maps of a profile must have been kept, and it has none: survey with map=64")
     drawn = []
-    for name, each in zip(_names(list(there)), there.values(), strict=True):
+    for name, tensor in zip(_names(list(there)), there.values(), strict=True):
         # Differences of rounding below 0 are no weights.
-        pictures = [Picture(np.clip(head, 0.0, None), 1, *head.shape) for head in each]
+        pictures = [Picture(np.clip(head, 0.0, None), 1, *head.shape) for head in tensor]
         drawn.append(Layer(name, pictures))
     lead = "Queries down, keys across, each text from its begin to its end; means over all texts."
     return sheet(drawn, shared=shared, scale=scale, title=title or "", note=(lead, "head"))
 
 
 def _rows(
-    rows: dict[Key, Numbers], numbers: list[float], across: str, name: str, said: tuple[str, str]
+    rows: dict[Key, Numbers], numbers: list[float], across: str, name: str, words: tuple[str, str]
 ) -> Figure:
     """A panel for each layer with a row of color for each head."""
     # One color scale, so that heads of different layers can be compared.
@@ -127,8 +127,8 @@ def _rows(
         (0, len(numbers) - 1),
         names=(across, "head"),
         beside=(0.2 + colors.room(name, 1.5), 1.5),
-        title=said[0],
-        note=said[1],
+        title=words[0],
+        note=words[1],
         numbers=numbers,
     )
     drawn = [(0, len(numbers), values) for values in rows.values()]
@@ -146,7 +146,7 @@ def _shares(values: Tensor) -> Numbers:
 def _used(shares: list[Numbers]) -> int:
     """How many bins it takes to the last one that holds anything, at least one."""
     places = [np.flatnonzero(share.sum(0)) for share in shares]
-    return max((int(place[-1]) + 1 for place in places if len(place)), default=1)
+    return max((int(indices[-1]) + 1 for indices in places if len(indices)), default=1)
 
 
 def _names(keys: list[Key]) -> list[str]:

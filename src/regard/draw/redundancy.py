@@ -23,7 +23,7 @@ NAMES = {"hellinger": "Hellinger distance", "jensen_shannon": "root of the Jense
 
 @checked
 def redundancy(
-    found: Redundancy,
+    result: Redundancy,
     *,
     threshold: float | None = None,
     linkage: Linkage = "average",
@@ -34,7 +34,7 @@ def redundancy(
     Heads are ordered by the tree, and by set where some were not compared with others, whose cells are gray.
 
     Args:
-        found: what `regard.analysis.redundancy` gave.
+        result: what `regard.analysis.redundancy` gave.
         threshold: a line across the tree at this distance; what hangs together below it is a cluster.
         linkage: as in `Redundancy.clusters`.
         title: written above.
@@ -43,18 +43,18 @@ def redundancy(
         ArgumentError: no head, a threshold below 0, no such linkage.
         MissingPackageError: scipy is not installed.
     """
-    if not len(found.heads):
+    if not len(result.heads):
         raise ArgumentError("a redundancy that is drawn must have at least one head, got none")
     if threshold is not None:
         number("threshold", threshold, least=0)
-    order, trees = _ordered(found, linkage)
+    order, trees = _ordered(result, linkage)
     count = len(order)
     side = float(np.clip(WIDEST / count, LEAST, MOST)) * count
     pitch = side / count * style.POINTS
-    names = [found.names[head] for head in order]
+    names = [result.names[head] for head in order]
     beside = labels.of_tokens(names, pitch, across=False)
     left = style.MARGIN + max(labels.room(beside, across=False), 0.5)
-    name = NAMES[found.measure]
+    name = NAMES[result.measure]
     bar = min(max(side, colors.SHORTEST), 2.2)
     if title is None:
         title = "Which heads have the same weights"
@@ -62,11 +62,11 @@ def redundancy(
         left + side + 0.2 + colors.room(name, bar),
         TREE + max(side, bar) + 0.08,
         title=title,
-        note=_note(found, linkage, threshold),
+        note=_note(result, linkage, threshold),
     )
     axes = style.place(figure, left, top + TREE, side, side)
     axes.set_gid("distances")
-    shown = np.ma.masked_invalid(found.distance[np.ix_(order, order)])
+    shown = np.ma.masked_invalid(result.distance[np.ix_(order, order)])
     shades = colors.sequential().reversed().with_extremes(bad=style.BLOCKED)
     extent = (-0.5, count - 0.5, count - 0.5, -0.5)
     image = colors.image(axes, shown, extent, colors.span(0.0, 1.0), shades)
@@ -79,20 +79,20 @@ def redundancy(
     return figure
 
 
-def _ordered(found: Redundancy, linkage: Linkage) -> tuple[NDArray[np.int64], list[tuple[int, dict]]]:
+def _ordered(result: Redundancy, linkage: Linkage) -> tuple[NDArray[np.int64], list[tuple[int, dict]]]:
     """The heads in the order of the trees, and each tree of scipy's with the place of its first leaf."""
     order: list[int] = []
     trees = []
-    for members in found.members():
+    for members in result.members():
         if len(members) < 2:
             order += members.tolist()
             continue
         hierarchy = require("scipy.cluster.hierarchy", extra="analysis")
-        tree = hierarchy.dendrogram(found.tree(members, linkage), no_plot=True)
+        tree = hierarchy.dendrogram(result.tree(members, linkage), no_plot=True)
         trees.append((len(order), tree))
         order += members[tree["leaves"]].tolist()
     # Heads that no set could take, as they have no query in common with it, stand at the end.
-    order += sorted(set(range(len(found.heads))) - set(order))
+    order += sorted(set(range(len(result.heads))) - set(order))
     return np.array(order), trees
 
 
@@ -118,14 +118,14 @@ def _draw_trees(axes: Axes, trees: list[tuple[int, dict]], count: int, threshold
         axes.axhline(threshold, color=style.PALETTE[1], linewidth=0.9, linestyle=(0, (4, 2)))
 
 
-def _note(found: Redundancy, linkage: Linkage, threshold: float | None) -> str:
+def _note(result: Redundancy, linkage: Linkage, threshold: float | None) -> str:
     """How to read the figure."""
     words = f"Heads in the order of the tree above, which joins by the {linkage} distance between heads."
     if linkage != "average":
         words = words.replace("complete", "largest").replace("single", "smallest")
-    if not np.isfinite(found.distance).all():
+    if not np.isfinite(result.distance).all():
         words += " Gray: not compared, as the heads have other queries or keys."
     if threshold is not None:
-        clusters = len(np.unique(found.clusters(threshold, linkage=linkage)))
+        clusters = len(np.unique(result.clusters(threshold, linkage=linkage)))
         words += f" At {threshold:g}, the dashed line, they are {clusters} clusters."
     return words

@@ -25,7 +25,7 @@ MOST_CELLS = 900
 
 @checked
 def rollout(
-    found: Rollout,
+    result: Rollout,
     *,
     batch: int = 0,
     tokens: Sequence[str] | None = None,
@@ -37,7 +37,7 @@ def rollout(
     """Draw the rollout of a token: how much of it is in each token, before the first layer and after each.
 
     Args:
-        found: as `regard.analysis.flow.rollout` returns it.
+        result: as `regard.analysis.flow.rollout` returns it.
         batch: which row of the batch.
         tokens: one label per token. source_tokens: one per token of the text that cross-attention looks at.
         corrected: draw the shares as multiples of what equal weights give; the rollout must know them.
@@ -49,14 +49,14 @@ def rollout(
         ShapeError: labels that do not fit the tokens.
         ArgumentError: no such row of the batch or scale.
     """
-    batch = whole("batch", batch, 0, len(found.shares) - 1)
-    shares, source = found.shares, found.source
+    batch = whole("batch", batch, 0, len(result.shares) - 1)
+    shares, source = result.shares, result.source
     if corrected:
-        shares = found.corrected
+        shares = result.corrected
     tables = [("", shares, tokens, "tokens")]
     if source is not None:
         if corrected:
-            source = found.corrected_source
+            source = result.corrected_source
         tables = [
             ("text", shares, tokens, "tokens"),
             ("the text that it looks at", source, source_tokens, "source_tokens"),
@@ -88,7 +88,7 @@ def rollout(
     figure, top = style.sheet(
         left + across + 0.2 + colors.room(bar, shown),
         max(height, HEADER + shown + 0.2),
-        title=_title(found, title),
+        title=_title(result, title),
     )
     image, first = None, top + HEADER
     for (name, table, _), (width, tall), one, depth in zip(panels, sizes, below, depths, strict=True):
@@ -104,12 +104,12 @@ def rollout(
     return figure
 
 
-def _title(found: Rollout, title: str | None) -> str:
+def _title(result: Rollout, title: str | None) -> str:
     if title is not None:
         return title
-    if found.direction == "back":
-        return f"Where token {found.token} comes from"
-    return f"Where token {found.token} goes"
+    if result.direction == "back":
+        return f"Where token {result.token} comes from"
+    return f"Where token {result.token} goes"
 
 
 def _named(argument: str, names: Sequence[str] | None, count: int) -> list[str] | None:

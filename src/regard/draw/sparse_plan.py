@@ -44,10 +44,10 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
     saved = np.full((len(layers), heads), np.nan)
     error, signs = saved.copy(), {}
     for one in plan.chosen:
-        place = layers.index((one.layer, one.kind)), one.head
-        saved[place], signs[place] = one.saved, SIGNS[one.family]
+        at = layers.index((one.layer, one.kind)), one.head
+        saved[at], signs[at] = one.saved, SIGNS[one.family]
         if one.error is not None:
-            error[place] = one.error
+            error[at] = one.error
     names = short_names([layer for layer, _ in layers], [kind for _, kind in layers])
     panels = [("saved", "share of pairs saved", saved, 1.0)]
     if not np.isnan(error).all():
@@ -59,14 +59,14 @@ def sparse_plan(plan: SparsePlan, *, title: str | None = None) -> Figure:
     bar = min(max(height, 1.6), 2.2)
     if title is None:
         title = "What sparse masks save"
-    each = width + 0.4 + max(colors.room(name, bar) for _, name, *_ in panels)
-    across = max(left + each * len(panels), 4.6)
+    step = width + 0.4 + max(colors.room(name, bar) for _, name, *_ in panels)
+    across = max(left + step * len(panels), 4.6)
     figure, top = style.sheet(
         across, max(height + 0.45, bar), title=title, note=_note(plan, set(signs.values()))
     )
     extent = (-0.5, heads - 0.5, len(layers) - 0.5, -0.5)
     for number, (gid, name, values, most) in enumerate(panels):
-        start = left + number * each
+        start = left + number * step
         axes = style.place(figure, start, top, width, height)
         axes.set_gid(gid)
         image = colors.image(axes, np.ma.masked_invalid(values), extent, colors.span(0.0, most))

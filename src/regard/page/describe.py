@@ -174,15 +174,15 @@ def _roles(call: Call, rows: int) -> list[list[list[str | float | None] | None]]
     """Role, score and interval of each head for each row of the batch; None where no role can be told."""
     if not call.uniform or not countable(call):
         return [[None] * rows for _ in range(call.sizes.heads)]
-    found = [of_call(_one_row(call, row)) for row in range(rows)]
-    return [[_role(names, head) for names in found] for head in range(call.sizes.heads)]
+    roles = [of_call(_one_row(call, row)) for row in range(rows)]
+    return [[_role(names, head) for names in roles] for head in range(call.sizes.heads)]
 
 
-def _role(found: dict[str, Any], head: int) -> list[str | float | None] | None:
-    if not math.isfinite(found["score"][head]):
+def _role(roles: dict[str, Any], head: int) -> list[str | float | None] | None:
+    if not math.isfinite(roles["score"][head]):
         return None
-    numbers = (_finite(float(found[name][head])) for name in ("score", "low", "high"))
-    return [str(found["role"][head]), *numbers]
+    numbers = (_finite(float(roles[name][head])) for name in ("score", "low", "high"))
+    return [str(roles["role"][head]), *numbers]
 
 
 def _one_row(call: Call, row: int) -> Call:

@@ -106,15 +106,18 @@ def drawings(history: History, loss: Mapping[int, float] | None = None) -> Itera
         if name.startswith(ROLE):
             continue
         yield name.replace("_", "-"), draw.history(history, name)
-    for place, layer in enumerate(history.layers if history.pictured else ()):
+    for index, layer in enumerate(history.layers if history.pictured else ()):
         name = re.sub(r"[^\w.-]", "_", layer.name)
         for head in range(layer.heads):
-            yield f"{place}-{name}-head-{head}", draw.strip(history, place, head)
+            yield f"{index}-{name}-head-{head}", draw.strip(history, index, head)
 
 
-def _lede(each: Sequence[History]) -> str:
-    heads = sum(layer.heads for history in each for layer in history.layers)
-    first, last = min(history.steps[0] for history in each), max(history.steps[-1] for history in each)
+def _lede(histories: Sequence[History]) -> str:
+    heads = sum(layer.heads for history in histories for layer in history.layers)
+    first, last = (
+        min(history.steps[0] for history in histories),
+        max(history.steps[-1] for history in histories),
+    )
     begun = "before the first update"
     if first != 0:
         begun = f"step {first:,}"
@@ -152,11 +155,11 @@ def _facts(history: History) -> list[tuple[str, str]]:
     heads = {layer.heads for layer in history.layers}
     total = count(sum(layer.heads for layer in history.layers), "head")
     if len(heads) == 1:
-        each = f" × {count(heads.pop(), 'head')}"
+        per_layer = f" × {count(heads.pop(), 'head')}"
     else:
-        each = f", {total}"
+        per_layer = f", {total}"
     return [
-        ("Heads", f"{count(len(history.layers), 'layer')}{each}"),
+        ("Heads", f"{count(len(history.layers), 'layer')}{per_layer}"),
         ("Training", f"steps {history.steps[0]:,} to {history.steps[-1]:,}"),
         ("Looked at", count(len(history.steps), "time")),
         ("Maps", f"at {len(history.pictured)} of these steps" if history.pictured else "none"),
@@ -225,10 +228,10 @@ def _others(history: History) -> tuple[str, str]:
 
 def _most(history: History, name: str) -> str:
     """The head in which a statistic changed most, as a sentence."""
-    found = largest(history, name)
-    if found is None or len(history.steps) == 1:
+    change = largest(history, name)
+    if change is None or len(history.steps) == 1:
         return ""
-    layer, head, (first, last) = found
+    layer, head, (first, last) = change
     return f"Changed most: {layer}, head {head}, from {first:.2f} to {last:.2f}."
 
 
@@ -238,19 +241,19 @@ def _maps(history: History) -> tuple[str, str]:
         return "The history has none: a monitor keeps them with cells=32.", ""
     descriptions, became = words(history.statistics, history.parameters), changes(history)
     folds = []
-    for place, layer in enumerate(names(history)):
-        own = became[history.heads_of(place)]
+    for index, layer in enumerate(names(history)):
+        of_layer = became[history.heads_of(index)]
         strips = "".join(
             embed.figure(
-                draw.strip(history, place, each.head, title=""),
-                f"Head {each.head}{_became(each, descriptions)}",
-                alt=f"Maps of {layer}, head {each.head}, at the steps {', '.join(map(str, history.pictured))}",
+                draw.strip(history, index, one.head, title=""),
+                f"Head {one.head}{_became(one, descriptions)}",
+                alt=f"Maps of {layer}, head {one.head}, at the steps {', '.join(map(str, history.pictured))}",
                 small=True,
             )
-            for each in own
+            for one in of_layer
         )
         folds.append(
-            f"<details{' open' * (place == 0)}><summary><b>{text(layer)}</b> {count(len(own), 'head')}</summary>"
+            f"<details{' open' * (index == 0)}><summary><b>{text(layer)}</b> {count(len(of_layer), 'head')}</summary>"
             f"{_drawn(strips, 'strips')}</details>"
         )
     return MAPS, "".join(folds)
@@ -262,9 +265,9 @@ def _became(change: Change, descriptions: Mapping[str, Mapping[str, str]]) -> st
     if change.entropy:
         named = [("entropy", change.entropy)]
     named += [(descriptions[change.name]["title"], change.share)] if change.name else []
-    said = ", ".join(f"{name} {first:.2f} → {last:.2f}" for name, (first, last) in named)
-    if said:
-        return f": {said}"
+    words = ", ".join(f"{name} {first:.2f} → {last:.2f}" for name, (first, last) in named)
+    if words:
+        return f": {words}"
     return ""
 
 

@@ -162,7 +162,7 @@ def _table(profile: Profile, confidence: float) -> str:
     )
     for (name, kind), layer in profile.layers.items():
         for number in range(len(layer.queries)):
-            cells = "".join(f"<td>{_cell(rows.get((name, kind, number, each)))}</td>" for each in columns)
+            cells = "".join(f"<td>{_cell(rows.get((name, kind, number, column)))}</td>" for column in columns)
             lines.append(f"<tr><td>{text(short[name, kind])}</td><td>{number}</td>{cells}</tr>")
     more = ""
     if len(lines) > MOST_HEADS:
@@ -176,10 +176,10 @@ def _cell(numbers: dict[str, float] | None) -> str:
     """A mean and its interval, which fewer than two texts do not have."""
     if numbers is None or numbers["mean"] != numbers["mean"]:
         return "–"
-    said = _said(numbers["mean"])
+    words = _said(numbers["mean"])
     if numbers["low"] == numbers["low"]:
-        said += f"<br><small>{_said(numbers['low'])} – {_said(numbers['high'])}</small>"
-    return said
+        words += f"<br><small>{_said(numbers['low'])} – {_said(numbers['high'])}</small>"
+    return words
 
 
 def _said(value: float) -> str:

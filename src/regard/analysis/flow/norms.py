@@ -112,8 +112,8 @@ class Norms:
         parts = []
         for call in self.calls:
             heads, keys = call.mass.shape[1:]
-            place = whole("key", key, -keys, keys - 1)
-            mass, norm = (shares[..., place].mean(0) for shares in (call.mass_shares, call.norm_shares))
+            position = whole("key", key, -keys, keys - 1)
+            mass, norm = (shares[..., position].mean(0) for shares in (call.mass_shares, call.norm_shares))
             ratio = torch.where(mass > 0, norm / torch.where(mass > 0, mass, 1.0), torch.nan)
             numbers = {
                 "projected": np.full(heads, call.projected),
@@ -201,9 +201,9 @@ def _sums(call: Call, x: Tensor) -> Tensor:
     for part in call.spec_parts:
         rows = slice(first, first + part.queries)
         fold = FirstFold.of(call.query[:, :, rows], call.key[:, :, : part.keys], part.spec)
-        given = x[None, None, rows].to(exact).expand(batch, heads, -1, -1)
-        given = given.masked_fill(_nowhere(call, fold.empty, rows)[..., None], 0.0)
-        total[:, :, : part.keys] += fold.sums(given)
+        vectors = x[None, None, rows].to(exact).expand(batch, heads, -1, -1)
+        vectors = vectors.masked_fill(_nowhere(call, fold.empty, rows)[..., None], 0.0)
+        total[:, :, : part.keys] += fold.sums(vectors)
         first += part.queries
     return total
 
@@ -214,8 +214,8 @@ def _means(call: Call, norms: Tensor) -> tuple[Tensor, Tensor]:
     exact, first, results, valid = statistics_dtype(call.query.dtype), 0, [], []
     for part in call.spec_parts:
         rows = slice(first, first + part.queries)
-        given = norms[:, :, : part.keys, None].to(exact)
-        means, empty = means_of(call.query[:, :, rows], call.key[:, :, : part.keys], given, part.spec)
+        vectors = norms[:, :, : part.keys, None].to(exact)
+        means, empty = means_of(call.query[:, :, rows], call.key[:, :, : part.keys], vectors, part.spec)
         nowhere = _nowhere(call, empty, rows)
         results.append(means[..., 0].double().masked_fill(nowhere, 0.0))
         valid.append(~nowhere)
@@ -250,6 +250,6 @@ def _mean(call: CallNorms) -> Tensor:
     return call.by_query.sum((0, 2)) / call.valid.sum((0, 2)).clamp(min=1)
 
 
-def _shares(given: Tensor) -> Tensor:
-    total = given.sum(-1, keepdim=True)
-    return torch.where(total > 0, given / torch.where(total > 0, total, 1.0), 0.0)
+def _shares(amounts: Tensor) -> Tensor:
+    total = amounts.sum(-1, keepdim=True)
+    return torch.where(total > 0, amounts / torch.where(total > 0, total, 1.0), 0.0)

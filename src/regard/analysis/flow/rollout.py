@@ -166,8 +166,8 @@ def _back(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list
     rows = [x]
     for call in reversed(chain.target):
         # The second part is what empty queries have: they pass nothing on, and it stays with the token.
-        got, own = back(call, x)
-        x = residual * x + (1 - residual) * own
+        got, lost = back(call, x)
+        x = residual * x + (1 - residual) * lost
         # The keys of cross-attention are the last states of the source: its share waits there.
         if call.kind == "cross":
             other = other + (1 - residual) * got
@@ -177,8 +177,8 @@ def _back(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list
     # After the whole target, as any of its layers may add to the last states of the source.
     source = [other]
     for call in reversed(chain.source):
-        got, own = back(call, other)
-        other = residual * other + (1 - residual) * (got + own)
+        got, lost = back(call, other)
+        other = residual * other + (1 - residual) * (got + lost)
         source.append(other)
     # Computed from the last layer down, but `shares` counts layers from the input up.
     return rows[::-1], source[::-1]

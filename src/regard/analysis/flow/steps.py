@@ -41,8 +41,8 @@ def back(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
             spec = rows_of(part.spec, begin, end, part.keys)
             fold = FirstFold.of(call.query[:, :, rows], call.key[:, :, : part.keys], spec)
             # An empty query adds nothing to any key; what it has goes to `stays`, so that no mass is lost.
-            given = real[:, None, rows].expand(-1, heads, -1).masked_fill(fold.empty, 0.0)
-            sums = fold.sums(given[..., None].to(statistics_dtype(call.query.dtype)))
+            vectors = real[:, None, rows].expand(-1, heads, -1).masked_fill(fold.empty, 0.0)
+            sums = fold.sums(vectors[..., None].to(statistics_dtype(call.query.dtype)))
             # Heads are added in float64, the type of x, even where the sums of an engine are float32.
             got[:, : part.keys] += sums[..., 0].sum(1, dtype=x.dtype)
             stays[:, rows] += real[:, rows] * fold.empty.sum(1)
@@ -50,12 +50,12 @@ def back(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
     return got / heads, stays / heads + (x - real)
 
 
-def forward(call: Call, x: Tensor, own: Tensor) -> Tensor:
+def forward(call: Call, x: Tensor, lost: Tensor) -> Tensor:
     """The mean over heads of the weights times x.
 
     Args:
         x: `(batch, keys)`.
-        own: `(batch, queries)`, what a query that attends nothing keeps.
+        lost: `(batch, queries)`, what a query that attends nothing keeps.
 
     Returns:
         `(batch, queries)`.
@@ -64,15 +64,15 @@ def forward(call: Call, x: Tensor, own: Tensor) -> Tensor:
     heads, exact, first, results = call.query.shape[1], statistics_dtype(call.query.dtype), 0, []
     for part in call.spec_parts:
         rows = slice(first, first + part.queries)
-        given = x[:, None, : part.keys, None].to(exact).expand(-1, heads, -1, -1)
-        means, empty = means_of(call.query[:, :, rows], call.key[:, :, : part.keys], given, part.spec)
-        total = means[..., 0].sum(1, dtype=x.dtype) + own[:, rows] * empty.sum(1)
+        vectors = x[:, None, : part.keys, None].to(exact).expand(-1, heads, -1, -1)
+        means, empty = means_of(call.query[:, :, rows], call.key[:, :, : part.keys], vectors, part.spec)
+        total = means[..., 0].sum(1, dtype=x.dtype) + lost[:, rows] * empty.sum(1)
         results.append(total / heads)
         first += part.queries
     result = torch.cat(results, 1)
     if call.padded is None:
         return result
-    return torch.where(call.padded, own, result)
+    return torch.where(call.padded, lost, result)
 
 
 def uniform(call: Call) -> Call:

@@ -35,7 +35,7 @@ def note(model: nn.Module, heads: Mapping[str, Sequence[int]], before: Mapping[s
         dim = next(iter(before.values())).module.head_dim
         (config.num_attention_heads, config.num_key_value_heads), config.head_dim = counts.pop(), dim
         return
-    cuts = [*(getattr(config, ENTRY, None) or []), {layer: list(own) for layer, own in heads.items()}]
+    cuts = [*(getattr(config, ENTRY, None) or []), {layer: list(numbers) for layer, numbers in heads.items()}]
     setattr(config, ENTRY, cuts)
 
 
@@ -52,22 +52,22 @@ def load_pruned(folder: str | PathLike[str], **keywords: Any) -> Any:
     Raises:
         ModelError: no folder of a model of transformers or of Regard, or one whose config contradicts itself.
     """
-    transformers, place = require("transformers", extra="look"), Path(folder)
+    transformers, source = require("transformers", extra="look"), Path(folder)
     try:
-        config = json.loads((place / "config.json").read_text())
+        config = json.loads((source / "config.json").read_text())
         name = config["architectures"][0]
         cuts = config.get(ENTRY) or []
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ModelError(f"{place}: holds no config of a saved model: {error}") from error
+        raise ModelError(f"{source}: holds no config of a saved model: {error}") from error
     import regard.models
 
     model_class = getattr(regard.models, name, None) or getattr(transformers, name, None)
     if model_class is None:
         raise ModelError(
-            f"{place}: its config names the class {name!r:.80}, which transformers does not have"
+            f"{source}: its config names the class {name!r:.80}, which transformers does not have"
         )
     if not cuts:
-        return model_class.from_pretrained(place, **keywords)
+        return model_class.from_pretrained(source, **keywords)
 
     class Smaller(model_class):  # type: ignore[misc, valid-type]
         """The model without its pruned heads, so that what was saved fits into it."""
@@ -80,8 +80,8 @@ def load_pruned(folder: str | PathLike[str], **keywords: Any) -> Any:
     # Whatever names the class must find the one that was saved.
     Smaller.__name__ = Smaller.__qualname__ = name
     try:
-        model = Smaller.from_pretrained(place, **keywords)
+        model = Smaller.from_pretrained(source, **keywords)
     except (ArgumentError, AttributeError, TypeError) as error:
-        raise ModelError(f"{place}: its config says heads that cannot be taken: {error}") from error
+        raise ModelError(f"{source}: its config says heads that cannot be taken: {error}") from error
     model.__class__ = model_class
     return model

@@ -120,7 +120,7 @@ def prune(
         with undisturbed(model), undisturbed(smaller), torch.no_grad():
             losses = (float(texts.losses(model).mean()), float(texts.losses(smaller).mean()))
             times = _seconds(texts, model, smaller)
-    pairs = tuple((layer, head) for layer, own in gone.items() for head in own)
+    pairs = tuple((layer, head) for layer, numbers in gone.items() for head in numbers)
     return Pruned(smaller, pairs, (_size(model), _size(smaller)), losses, times)
 
 
@@ -142,7 +142,7 @@ def _named(model: nn.Module, heads: Iterable[Pair]) -> dict[str, list[int]]:
             )
         for name in names:
             gone.setdefault(name, []).append(head)
-    return {name: sorted(set(own)) for name, own in gone.items()}
+    return {name: sorted(set(numbers)) for name, numbers in gone.items()}
 
 
 def _seconds(texts: Texts, before: nn.Module, after: nn.Module) -> tuple[float, float]:

@@ -126,15 +126,15 @@ def _of_regard(layer: str, module: MultiHeadAttention) -> Attention:
 
     def cut(queries: list[int], keys: list[int]) -> None:
         dim, value_dim = module.head_dim, module.value_dim
-        own = (_rows(queries, dim), _rows(keys, dim), _rows(keys, value_dim))
+        rows_of = (_rows(queries, dim), _rows(keys, dim), _rows(keys, value_dim))
         sizes = module.projected_dims
         if module.memory_dim is None:
             starts = (0, sizes[0], sizes[0] + sizes[1])
-            joint = torch.cat([rows + start for rows, start in zip(own, starts, strict=True)])
+            joint = torch.cat([rows + start for rows, start in zip(rows_of, starts, strict=True)])
             _keep_outputs(module.qkv, joint)
         else:
-            _keep_outputs(module.query, own[0])
-            _keep_outputs(module.key_value, torch.cat((own[1], own[2] + sizes[1])))
+            _keep_outputs(module.query, rows_of[0])
+            _keep_outputs(module.key_value, torch.cat((rows_of[1], rows_of[2] + sizes[1])))
         _keep_inputs(module.output, _rows(queries, value_dim))
         module.num_heads, module.num_kv_heads = len(queries), len(keys)
         module.projected_dims = (len(queries) * dim, len(keys) * dim, len(keys) * value_dim)
@@ -207,10 +207,10 @@ def _of_gpt2(layer: str, module: Any) -> Attention:
 
 def _output_beside(model: nn.Module, name: str) -> nn.Linear | None:
     """The output projection of BERT's self-attention, which stands in the module around it."""
-    parent, _, own = name.rpartition(".")
+    parent, _, leaf = name.rpartition(".")
     around = model.get_submodule(parent)
     dense = getattr(getattr(around, "output", None), "dense", None)
-    if own == "self" and isinstance(dense, nn.Linear):
+    if leaf == "self" and isinstance(dense, nn.Linear):
         return dense
     return None
 
