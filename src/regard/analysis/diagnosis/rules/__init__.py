@@ -83,7 +83,10 @@ RULES = (
         "redundant head",
         "two heads have the same weights",
         spare.redundant,
-        _given("distance", 'weights are compared where vectors were kept: watch with keep="vectors"'),
+        _given(
+            "distance",
+            'weights are compared on texts of eight tokens or more, layer by layer: watch with keep="vectors"',
+        ),
     ),
     Rule(
         "head safe to prune",
