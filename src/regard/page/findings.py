@@ -48,7 +48,9 @@ def findings(diagnosis: Diagnosis, *, title: str | None = None) -> str:
     heading = title or diagnosis.model or "Diagnosis"
     shown = [_panel("All heads", "", _drawn(embed.figure(draw.findings(diagnosis, title=""), "")))]
     # One panel a rule and severity: a model may have a hundred heads that rest.
-    for (severity, name), group in groupby(diagnosis.findings, lambda each: (each.severity, each.name)):
+    for (severity, name), group in groupby(
+        diagnosis.findings, lambda finding: (finding.severity, finding.name)
+    ):
         shown.append(_rule(diagnosis, severity, name, list(group)))
     shown.append(_panel("What was looked at", _of_texts(diagnosis), _rules(diagnosis)))
     parts = {
@@ -143,7 +145,7 @@ def _picture(diagnosis: Diagnosis, finding: Finding) -> Figure | None:
 
 
 def _of_record(record: Record, finding: Finding) -> Figure | None:
-    call = next((each for each in record if (each.layer, each.kind) == (finding.layer, finding.kind)), None)
+    call = next((call for call in record if (call.layer, call.kind) == (finding.layer, finding.kind)), None)
     if call is None or call.map is None or not bool(call.map.total[0, finding.head].isfinite().all()):
         return None
     tokens, keys = record.tokens, record.tokens
