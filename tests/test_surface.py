@@ -230,6 +230,8 @@ TABLE: dict[str, dict[str, Valid]] = {
     "regard.draw": {
         "entropy": Valid({"entropy": torch.ones(2, 3), "allowed": 4, "batch": 0, "tokens": None, "title": "a"}),
         "flow": Valid({"norms": {"a": torch.ones(3, 3)}, "title": "a", "note": "b"}),
+        "remedies": Valid({
+            "outcomes": {"a": {"none": [2.0, 3.0], "b": [1.0]}}, "without": "none", "name": "loss", "title": "a"}),
         "heads": Valid({"weights": torch.ones(2, 3, 3), "batch": 0, "shared": True, "scale": "sqrt", "title": "a"}),
         "heatmap": Valid({
             "weights": torch.rand(3, 3), "head": None, "batch": 0, "tokens": None, "key_tokens": None,

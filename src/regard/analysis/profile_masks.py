@@ -99,13 +99,13 @@ def _cheapest(
     best, total = full, float(mass.sum())
     if not total > 0:
         return best
-    for family, before, after, first, kept in _windows(text, mass, received, keep * total):
+    for family, before, after, first, mass_inside in _windows(text, mass, received, keep * total):
         pairs = text.pairs_under(before, after, first)
         if pairs <= most * full.all_pairs and pairs < best.pairs:
             mask: Mask = near(before, after)
             if first:
                 mask = mask | prefix(first)
-            share = min(1.0, kept / total)
+            share = min(1.0, mass_inside / total)
             cost = pairs / full.all_pairs
             best = SparseHead(
                 full.layer, full.kind, full.head, family, mask, share, pairs, full.all_pairs, None, cost
@@ -131,9 +131,11 @@ def _windows(
             for before in range(len(inside)):
                 # A bin that ends at 2^b − 1; the first one holds distance 0 alone.
                 reach, ahead = (1 << before) - 1, (1 << after) - 1
-                kept = float(inside[before] + later[after])
+                mass_inside = float(inside[before] + later[after])
                 # Weights on first tokens within the window are counted twice, and only the first queries have such.
-                kept += of_first - min(of_first, kept, text.texts * (first + reach) if first else 0.0)
-                if kept >= need:
-                    yield family, reach, ahead, first, kept
+                mass_inside += of_first - min(
+                    of_first, mass_inside, text.texts * (first + reach) if first else 0.0
+                )
+                if mass_inside >= need:
+                    yield family, reach, ahead, first, mass_inside
                     break

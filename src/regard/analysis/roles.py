@@ -111,16 +111,16 @@ def roles(seen: Record | Profile | History) -> DataFrame:
     empty = identity("", "", 0, **number) | {"role": np.empty(0, object)}
     numbers = dict.fromkeys(("score", "low", "high", "offset", *ROLES), np.empty(0))
     table = frame(parts, empty | numbers).astype({"role": "str"})
-    kept = {name for _, names in rows for name in names}
+    known = {name for _, names in rows for name in names}
     table.attrs[NOT_JUDGED] = {
-        name: _reason(name, kept) for name in ROLES if len(table) and table[name].isna().all()
+        name: _reason(name, known) for name in ROLES if len(table) and table[name].isna().all()
     }
     return table
 
 
-def _reason(role: str, kept: set[str]) -> str:
+def _reason(role: str, known: set[str]) -> str:
     """Why no head has a score for a role, given those of which the statistic was kept."""
-    if role in kept:
+    if role in known:
         return UNTOLD
     return NEEDS[role]
 

@@ -60,10 +60,10 @@ class BlockSparse(Mask):
         top, bottom = q0 // self.block, (q1 - 1) // self.block + 1
         left, right = k0 // self.block, (k1 - 1) // self.block + 1
         cell = self.count.item
-        kept = cell(bottom, right) - cell(top, right) - cell(bottom, left) + cell(top, left)
-        if kept == 0:
+        attended = cell(bottom, right) - cell(top, right) - cell(bottom, left) + cell(top, left)
+        if attended == 0:
             return NONE
-        return all_if(inside and kept == (bottom - top) * (right - left))
+        return all_if(inside and attended == (bottom - top) * (right - left))
 
     def _check_positions(self, queries: int, keys: int, offset: int) -> None:
         rows, columns = (size * self.block for size in self.keep.shape)

@@ -123,7 +123,7 @@ def diagnose_model(
         MissingPackageError: pandas or scipy is not installed.
 
     Example:
-        >>> import regard as rg
+        >>> import torch, regard as rg
         >>> layer = rg.nn.MultiHeadAttention(16, 2)
         >>> found = diagnose_model(layer, [{"x": torch.randn(1, length, 16)} for length in (11, 13)])
         >>> found.texts, found.heads
