@@ -24,6 +24,7 @@ import regard as rg
 import regard.models
 from benchmarks import collapse, common
 from benchmarks.collapse import Penalty, no_penalty
+from regard import draw
 from regard.analysis import remedies
 from regard.nn import MultiHeadAttention
 
@@ -150,6 +151,19 @@ def trained(illness: str, remedy: str, seed: int) -> dict[str, Any]:
     return collapse.trained(lambda model: treated(model, remedy, {}), collapse.PEAK, seed)
 
 
+def drawn(figures: dict[str, dict[str, list[dict[str, Any]]]]) -> dict[str, dict[str, list[float]]]:
+    """A number of each run, by illness and remedy: the loss, and of collapses how many heads did."""
+    outcomes = {}
+    for illness, by_remedy in figures.items():
+        # After a collapse the loss is that of wherever the weights happened to go.
+        name, field = f"{illness}: loss at the end", "loss"
+        if illness == "entropy collapse":
+            name, field = f"{illness}: heads that collapsed, of 16", "heads_alarmed"
+        if illness != HEALTHY:
+            outcomes[name] = {remedy: [run[field] for run in runs] for remedy, runs in by_remedy.items()}
+    return outcomes
+
+
 def main() -> None:
     """Every illness with every remedy over three seeds, each in a process of its own."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.remedies")
@@ -171,6 +185,7 @@ def main() -> None:
     figures: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for (illness, remedy, _), result in zip(tasks, results, strict=True):
         figures.setdefault(illness, {}).setdefault(remedy, []).append(result)
+    common.picture("remedies", draw.remedies(drawn(figures), name="less is better", title="What remedies do"))
     common.write(
         "remedies", "python -m benchmarks.remedies",
         "each illness shows without a remedy, and what each remedy does about it is said, a harm too", figures,

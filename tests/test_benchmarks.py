@@ -2,12 +2,13 @@
 
 import importlib
 import json
+import math
 import re
 from types import SimpleNamespace
 
 import pytest
 import torch
-from benchmarks import approximations, common, induction, initialization, mechanisms, roles
+from benchmarks import approximations, common, induction, initialization, mechanisms, remedies, roles
 from benchmarks.__main__ import QUESTIONS
 
 from regard.analysis import MECHANISMS
@@ -181,3 +182,66 @@ def test_the_copying_loss_is_that_of_the_second_copy():
     assert induction.losses(Copier(), ids).max() < 1e-9
     with_even = induction.losses(lambda ids: SimpleNamespace(logits=torch.zeros(*ids.shape, 7)), ids)
     torch.testing.assert_close(with_even, torch.full((3,), 7.0, dtype=torch.float64).log())
+
+
+def remedy_rows(heading):
+    """The rows of a table of the page of remedies: for each remedy its cells, a number for each seed."""
+    below = (common.ROOT / "docs" / "remedies.md").read_text().split(f"### {heading}\n")[1]
+    lines = [line for line in below.split("\n#")[0].splitlines() if line.startswith("| ")][1:]
+    rows = {}
+    for line in lines:
+        name, *cells = line.strip("| ").split(" | ")
+        rows[name.strip("`")] = [
+            [math.inf if number == "never" else float(number) for number in cell.split(", ")]
+            for cell in cells
+        ]
+    return rows
+
+
+def test_the_page_of_remedies_says_what_was_measured():
+    found = figures("remedies")
+    collapsed = remedy_rows("Entropy collapse")
+    assert (
+        collapsed.keys()
+        == found["entropy collapse"].keys()
+        == {"none", *remedies.ILLNESSES["entropy collapse"]}
+    )
+    for name, (alarms, shown, loss) in collapsed.items():
+        runs = found["entropy collapse"][name]
+        assert alarms == [run["first_alarms"].get("entropy collapse", math.inf) for run in runs]
+        assert shown == [math.inf if run["loss_shows_it"] is None else run["loss_shows_it"] for run in runs]
+        assert loss == pytest.approx([run["loss_last_50"] for run in runs], rel=6e-3)
+    for illness in ("vanishing", "saturation"):
+        page, runs = remedy_rows(illness.capitalize()), found[illness] | {"healthy": found["healthy"]["none"]}
+        assert page.keys() == runs.keys()
+        for name, (first, last, loss, right) in page.items():
+            for cells, field in ((first, "entropy_fraction_first"), (last, "entropy_fraction_last")):
+                want = [sum(run[field]) / len(run[field]) for run in runs[name]]
+                assert cells == pytest.approx(want, abs=6e-4)
+            assert loss == pytest.approx([run["loss"] for run in runs[name]], rel=6e-3, abs=6e-4)
+            assert right == pytest.approx([run["right"] for run in runs[name]], abs=6e-4)
+    for name, (loss, right, tokens) in remedy_rows("Long sequences").items():
+        runs = found["long sequences"][name]
+        assert loss == pytest.approx([run["loss"] for run in runs], rel=6e-3, abs=6e-4)
+        assert right == pytest.approx([run["right"] for run in runs], abs=6e-4)
+        assert tokens == [run["tokens"] for run in runs]
+
+
+def test_illnesses_are_there_before_the_first_step():
+    generator = torch.Generator().manual_seed(0)
+    inputs = remedies.batch(generator, 16)
+    means = {}
+    for illness in (remedies.HEALTHY, "vanishing", "saturation"):
+        torch.manual_seed(0)
+        fractions = remedies.entropies(remedies.decoder(illness), inputs)
+        means[illness] = sum(fractions) / len(fractions)
+    assert means["saturation"] < 0.05 < 0.8 < means[remedies.HEALTHY] < 0.95 < 0.999 < means["vanishing"]
+
+
+def test_no_distance_tells_a_rolled_sequence():
+    tokens = remedies.batch(torch.Generator().manual_seed(0), 7, rolled=True, count=41)["input_ids"]
+    first, second = tokens[:, :7], tokens[:, 7:]
+    shifts = [
+        next(s for s in range(7) if torch.equal(a.roll(-s), b)) for a, b in zip(first, second, strict=True)
+    ]
+    assert set(shifts) == set(range(7))

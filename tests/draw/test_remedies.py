@@ -14,7 +14,7 @@ OUTCOMES = {
         "none": [19.0, 27.0, 20.0],
         "initialization": [42.0, 30.0, 11.0],
     },
-    "saturation": {"none": [3.4, 3.3], "temperature": [1.1, 0.9]},
+    "saturation": {"none": [3.4, 3.3], "temperature": [1.1, 0.9], "dropout": [3.4, 3.3]},
 }
 
 
@@ -29,11 +29,7 @@ def test_every_run_is_a_dot_and_colors_say_better_or_worse():
             bar, dots = [line for line in axes.lines if set(line.get_ydata()) == {row}]
             np.testing.assert_allclose(dots.get_xdata(), runs[remedy])
             np.testing.assert_allclose(bar.get_xdata(), [np.mean(runs["none"]), np.mean(runs[remedy])])
-            color = WORSE
-            if np.mean(runs[remedy]) < np.mean(runs["none"]):
-                color = BETTER
-            if remedy == "none":
-                color = WITHOUT
+            color = {-1: BETTER, 0: WITHOUT, 1: WORSE}[np.sign(np.mean(runs[remedy]) - np.mean(runs["none"]))]
             assert dots.get_color() == color
     assert {"Remedies", "collapse", "saturation", "loss"} <= set(words(figure))
     assert faults(figure) == []

@@ -31,7 +31,7 @@ def remedies(
     """Draw what remedies do about illnesses: a dot for each run, a bar from the mean without a remedy to that with it.
 
     Panels have scales of their own, as losses of several tasks cannot be compared. A remedy is green where its mean is
-    lower than without, orange where it is higher.
+    lower than without, orange where it is higher, gray where it is the same.
 
     Args:
         outcomes: illness → remedy → a number for each run, lower being better; and those without a remedy.
@@ -50,7 +50,7 @@ def remedies(
     widest = max(style.measure(remedy, style.BODY)[0] for runs in panels.values() for remedy in runs)
     left = style.MARGIN + widest / style.POINTS + 0.2
     height = sum(ABOVE + ROW * len(runs) + BELOW for runs in panels.values()) + 0.25
-    note = f"Dots: runs; a dashed line: their mean {without!r}. Green: lower with the remedy, orange: higher."
+    note = f"Dots: runs; a dashed line: the mean of {without!r}. Green: a lower mean with the remedy, orange: a higher."
     figure, top = style.sheet(left + WIDTH + style.MARGIN + 0.1, height, title=title or "", note=note)
     for illness, runs in panels.items():
         style.write_at(figure, left, top + ABOVE - 0.1, illness, bold=True, va="bottom")
@@ -90,12 +90,12 @@ def _rows(axes: Any, runs: Mapping[str, np.ndarray], without: str) -> None:
     axes.set_xlim(low - margin, high + margin)
     before = float(runs[without].mean())
     axes.axvline(before, color=style.MUTED, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
-    for row, (remedy, numbers) in enumerate(runs.items()):
-        mean, color = float(numbers.mean()), WORSE
-        if remedy == without:
-            color = WITHOUT
-        elif mean < before:
+    for row, numbers in enumerate(runs.values()):
+        mean, color = float(numbers.mean()), WITHOUT
+        if mean < before:
             color = BETTER
+        elif mean > before:
+            color = WORSE
         axes.plot([before, mean], [row, row], color=color, linewidth=2.2, alpha=0.5, solid_capstyle="butt")
         look = {"linestyle": "", "marker": "o", "markersize": 5.0, "markeredgewidth": 0, "clip_on": False}
         axes.plot(numbers, np.full(len(numbers), row), color=color, **look)
