@@ -32,7 +32,6 @@ COMMAND = "OMP_WAIT_POLICY=passive python -m benchmarks.sparsify"
 BAR = "8 192 tokens, keep = 0.99: attention under the plan measurably faster than full in the same run, loss within 1 %"
 # Of the GPT-2 shape: its layers are all alike, and more of them only take longer.
 LAYERS = (0, 5, 11)
-BUDGETS = (256, 1024, 4096)
 # Shares of the pairs that a mask of each kind spares, for the least one at which it is faster than full.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)
 DIM, HEADS = 64, 2
@@ -194,15 +193,16 @@ def measured(name: str) -> dict[str, Any]:
     return found
 
 
-def forgetting() -> list[dict[str, Any]]:
-    """What caches of limited size cost the embedded decoder, on as many tokens as the plans."""
-    network, ids = decoder(TOKENS)
+def forgetting(tokens: int, texts: int, budgets: tuple[int, ...]) -> list[dict[str, Any]]:
+    """What caches of limited size cost the embedded decoder, on so many texts of so many tokens."""
+    network, ids = decoder(tokens * texts)
 
-    def loss(result: Any, _: Any) -> Tensor:
-        return torch.tensor(_loss(result.logits[0, :-1], ids), dtype=torch.float64)
+    def loss(result: Any, batch: Any) -> Tensor:
+        rows = zip(result.logits, batch["input_ids"], strict=True)
+        return torch.tensor([_loss(logits[:-1], row[None]) for logits, row in rows], dtype=torch.float64)
 
-    table = eviction_loss(network, {"input_ids": ids, "use_cache": False}, BUDGETS, loss)
-    return table.to_dict("records")
+    batch = {"input_ids": ids.view(texts, tokens), "use_cache": False}
+    return eviction_loss(network, batch, budgets, loss).to_dict("records")
 
 
 def kinds(saved: float) -> dict[str, Mask]:
@@ -261,7 +261,9 @@ def crossings() -> dict[str, Any]:
 PARTS: dict[str, Callable[[], Any]] = {
     "crossings": crossings,
     **{name: partial(measured, name) for name in MODELS},
-    "caches that forget, embedded decoder": forgetting,
+    "caches that forget, embedded decoder": partial(forgetting, TOKENS, 1, (256, 1024, 4096)),
+    # As long as the texts that it was trained on.
+    "caches that forget, 16 texts of 512 tokens": partial(forgetting, 512, 16, (32, 64, 128, 256)),
 }
 
 
