@@ -10,7 +10,7 @@ from regard.analysis.diagnosis.finding import Finding
 from regard.training.monitor.rules import entropy_collapse, score_growth, uniform_heads
 
 # Mean weight that all queries which could attend a key give to it. What is left for all others together, 5 %, is too
-# little to tell two queries apart; the heads of healthy models that rest most, on a first token, have up to 99 %.
+# little to tell two queries apart. Of the trained tasks, the head that comes nearest to it has a mean of 0.55.
 ONE_KEY = 0.95
 # The field's rule for an attention sink: mean received mass of the first key (Gu et al. 2024, arXiv 2410.10781).
 SINK = 0.3
