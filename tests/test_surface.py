@@ -98,6 +98,8 @@ ATTENTION = HEADS | {
 }  # fmt: skip
 SLICES = {"rows": slice(0, 2), "columns": slice(1, 3)}
 X = torch.ones(1, 3, 8)
+# Of tokens that differ, unlike those of X: scores that are all alike have one entropy at any temperature.
+TEXT = torch.randn(1, 5, 8, generator=torch.Generator().manual_seed(0))
 TABLE: dict[str, dict[str, Valid]] = {
     "regard": {
         "attend": Valid(QKV | SPEC | {"dropout": 0.1}),
@@ -227,6 +229,18 @@ TABLE: dict[str, dict[str, Valid]] = {
         "softmax_by_width": Valid({"dims": [4], "keys": 5, "seed": 1}),
         "softmax_gradient": Valid({"weights": torch.ones(3) / 3}),
     },
+    "regard.analysis.remedies": {
+        "temperature": Valid({
+            "model": rg.nn.MultiHeadAttention(8, 2), "batches": [{"x": TEXT}], "target": 0.6,
+            "heads": [("MultiHeadAttention", 0)]}),
+        "sharpening": Valid({
+            "model": rg.nn.MultiHeadAttention(8, 2), "batches": [{"x": TEXT}], "most": 0.5,
+            "heads": [("MultiHeadAttention", 0)]}),
+        "dropout": Valid({"model": rg.nn.MultiHeadAttention(8, 2), "p": 0.1}),
+        "query_key_norm": Valid({"model": rg.nn.MultiHeadAttention(8, 2), "gains": True}),
+        "initialization": Valid({"model": rg.nn.MultiHeadAttention(8, 2), "variance": 1.0, "depth": True}),
+        "length_curriculum": Valid({"step": 1, "shortest": 2, "longest": 9, "steps": 7, "multiple": 2}),
+    },
     "regard.draw": {
         "entropy": Valid({"entropy": torch.ones(2, 3), "allowed": 4, "batch": 0, "tokens": None, "title": "a"}),
         "flow": Valid({"norms": {"a": torch.ones(3, 3)}, "title": "a", "note": "b"}),
@@ -283,6 +297,7 @@ LEFT_OUT = {
     | dict.fromkeys(("beyond", "distance_profile", "spans"), "of a record") | {"eviction_loss": "of a model"}
     | dict.fromkeys(("distances", "eviction", "redundancy", "sparsify"), "of a record with vectors")
     | dict.fromkeys(("importance", "mean_outputs", "prune", "load_pruned", "Pruned"), "of a model and its texts"),
+    "regard.analysis.remedies": {"EntropyPenalty": "a result", "entropy_regularization": "of a training"},
     "regard.draw": {"findings": "of a diagnosis"}
     | dict.fromkeys(("history", "roles", "strip"), "of a history")
     | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
@@ -300,6 +315,8 @@ OWN_CODE = {
     ("diagnose_model", "model"): ("module",),
     ("diagnose_model", "statistics"): ("function", "type", "module"),
     ("diagnose_model", "progress"): ("function", "type", "module"),
+    ("temperature", "model"): ("module",),
+    ("sharpening", "model"): ("module",),
     ("compare", "a"): ("module",),
     ("compare", "b"): ("module",),
     ("compare", "inputs"): ("dict",),

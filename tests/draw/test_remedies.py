@@ -40,7 +40,9 @@ def test_numbers_that_cannot_be_drawn():
         draw.remedies({})
     with pytest.raises(ArgumentError, match="collapse must have the runs 'none' and a remedy"):
         draw.remedies({"collapse": {"none": [1.0]}})
+    with pytest.raises(ArgumentError, match="collapse must have a mapping from remedies to numbers, got 3"):
+        draw.remedies({"collapse": 3})
     with pytest.raises(ArgumentError, match="dropout must have at least one run"):
         draw.remedies({"collapse": {"none": [1.0], "dropout": []}})
-    with pytest.raises(ArgumentError, match="a number of dropout must be a finite number"):
+    with pytest.raises(ArgumentError, match="numbers of dropout.* must be a finite number"):
         draw.remedies({"collapse": {"none": [1.0], "dropout": [float("nan")]}})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.checks.arguments import checked, number, shown, text
+from regard.checks.arguments import checked, listed, number, shown, text
 from regard.draw import style
 from regard.draw.chart import plain
 from regard.errors import ArgumentError
@@ -70,10 +70,12 @@ def remedies(
 
 def _runs(illness: str, runs: Mapping[str, Sequence[float]], without: str) -> dict[str, np.ndarray]:
     """The numbers of each remedy, those without one first."""
+    if not isinstance(runs, Mapping):
+        raise ArgumentError(f"{illness} must have a mapping from remedies to numbers, got {shown(runs)}")
     if without not in runs or len(runs) < 2:
         raise ArgumentError(f"{illness} must have the runs {without!r} and a remedy, got {shown(list(runs))}")
     numbers = {
-        remedy: np.array([number(f"a number of {remedy}", value) for value in values])
+        text("a remedy", remedy): np.array(listed(f"numbers of {remedy}", values, number))
         for remedy, values in runs.items()
     }
     empty = next((remedy for remedy, values in numbers.items() if not len(values)), None)
