@@ -8,29 +8,23 @@ import torch
 from torch import nn
 
 import regard as rg
-from helpers.ill_heads import Layer, Model, batches, noise, on_key, own_token, previous
+from helpers.ill_heads import (
+    Layer,
+    Model,
+    batches,
+    found,
+    found_names,
+    noise,
+    of,
+    on_key,
+    own_token,
+    previous,
+)
 from regard.analysis import diagnose, diagnose_model
 from regard.analysis.diagnosis import RULES
 
 N = 61
 CAUSAL = rg.causal()
-
-
-def found(diagnosis, name=None):
-    """Findings as (rule, severity, layer's number, head)."""
-    return [
-        (f.name, f.severity, int(f.layer.split(".")[-1]) if f.layer else None, f.head)
-        for f in diagnosis.findings
-        if name is None or f.name == name
-    ]
-
-
-def found_names(diagnosis, name):
-    return sum(finding.name == name for finding in diagnosis.findings)
-
-
-def of(*layers, **given):
-    return diagnose_model(Model(*layers), batches(), **given)
 
 
 def seen(scores, mask=None, tokens=None):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import regard as rg
-from helpers.ill_heads import Layer, Model, batches, noise, on_key, previous
+from helpers.ill_heads import Layer, Model, batches, found, noise, of, on_key, previous
 from regard.analysis import diagnose, diagnose_model
 from regard.analysis.diagnosis import SEVERITIES, Diagnosis, Finding
 from regard.analysis.diagnosis.finding import worst_first
@@ -17,23 +17,6 @@ from regard.errors import ArgumentError, RecordError, WatchError
 
 N = 61
 CAUSAL = rg.causal()
-
-
-def found(diagnosis, name=None):
-    """Findings as (rule, severity, layer's number, head)."""
-    return [
-        (f.name, f.severity, int(f.layer.split(".")[-1]) if f.layer else None, f.head)
-        for f in diagnosis.findings
-        if name is None or f.name == name
-    ]
-
-
-def found_names(diagnosis, name):
-    return sum(finding.name == name for finding in diagnosis.findings)
-
-
-def of(*layers, **given):
-    return diagnose_model(Model(*layers), batches(), **given)
 
 
 def test_a_profile_says_what_a_record_says_as_far_as_it_knows():

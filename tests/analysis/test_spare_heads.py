@@ -5,26 +5,13 @@ import torch
 from torch import nn
 
 import regard as rg
-from helpers.ill_heads import Layer, Model, batches, noise, on_key, previous
+from helpers.ill_heads import Layer, Model, batches, found, noise, of, on_key, previous
 from regard.analysis import diagnose_model
 from regard.analysis.diagnosis.diagnosis import Heads
 from regard.analysis.diagnosis.head_norms import HeadNorms
 
 N = 61
 CAUSAL = rg.causal()
-
-
-def found(diagnosis, name=None):
-    """Findings as (rule, severity, layer's number, head)."""
-    return [
-        (f.name, f.severity, int(f.layer.split(".")[-1]) if f.layer else None, f.head)
-        for f in diagnosis.findings
-        if name is None or f.name == name
-    ]
-
-
-def of(*layers, **given):
-    return diagnose_model(Model(*layers), batches(), **given)
 
 
 def test_a_head_that_adds_nothing_is_dead_and_a_quiet_one_is_not():

@@ -1,12 +1,13 @@
 """Attention that is built to be ill, or only to look so: layers whose heads have the scores that they are given.
 
-Knows scores, masks and values alone; nothing here knows what a diagnosis looks at.
+Knows scores, masks and values, and how a diagnosis of them is asked for; not what it looks at.
 """
 
 import torch
 from torch import nn
 
 import regard as rg
+from regard.analysis import diagnose_model
 
 
 class Layer(nn.Module):
@@ -87,3 +88,22 @@ def batches(lengths=(53, 47, 59), vocab=31, real=True):
             {"input_ids": ids, "attention_mask": torch.ones_like(ids)} if real else {"input_ids": ids}
         )
     return result
+
+
+def of(*layers, **given):
+    """The diagnosis of a model with these layers."""
+    return diagnose_model(Model(*layers), batches(), **given)
+
+
+def found(diagnosis, name=None):
+    """Findings as (rule, severity, layer's number, head)."""
+    return [
+        (f.name, f.severity, int(f.layer.split(".")[-1]) if f.layer else None, f.head)
+        for f in diagnosis.findings
+        if name is None or f.name == name
+    ]
+
+
+def found_names(diagnosis, name):
+    """How many findings a rule has."""
+    return sum(finding.name == name for finding in diagnosis.findings)

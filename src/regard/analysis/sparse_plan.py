@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch.nn.attention.flex_attention import BlockMask
 
+COLUMNS = ("layer", "kind", "head", "family", "mask", "mass", "error", "pairs", "all_pairs", "saved", "cost")
 FORM = sealing.Form("regard-sparse-plan", 2, "plan of sparse masks")
 DTYPES = {"int64": torch.int64, "uint8": torch.uint8, "bool": torch.bool, "int32": torch.int32}
 
@@ -147,23 +148,8 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             row |= {"mask": np.array([_name(one.mask)], object)}
             numbers = {"mass": one.mass, "error": one.error, "saved": one.saved, "cost": one.cost}
             parts.append(row | {name: np.array([value], float) for name, value in numbers.items()})
-        names = (
-            *(
-                "layer",
-                "kind",
-                "head",
-                "family",
-                "mask",
-                "mass",
-                "error",
-                "pairs",
-                "all_pairs",
-                "saved",
-                "cost",
-            ),
-        )
-        empty = {name: np.empty(0) for name in names}
-        table = frame([{name: row[name] for name in names} for row in parts], empty)
+        empty = {name: np.empty(0) for name in COLUMNS}
+        table = frame([{name: row[name] for name in COLUMNS} for row in parts], empty)
         table.attrs["not_judged"] = list(self.not_judged)
         return table
 
@@ -197,15 +183,13 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
             raise ArgumentError(
                 f"the plan must have the {sizes.heads} heads of {layer!r}, it has {len(masks)}"
             )
-        full = Spec.of(sizes, **spec)
-        names = ("mask", "bias", "scale", "softcap", "sink_logit")
-        arguments_of = SpecArguments(align=full.offset, **{name: getattr(full, name) for name in names})  # type: ignore[typeddict-item]
+        full = Spec.of(sizes, **spec).arguments
         groups: dict[Mask | None, list[int]] = {}
         for head in range(sizes.heads):
             groups.setdefault(masks[head], []).append(head)
         parts, order = list[Tensor](), list[int]()
         for mask, heads in groups.items():
-            arguments = spec_of_heads(arguments_of, heads)
+            arguments = spec_of_heads(full, heads)
             if mask is not None:
                 own_mask = arguments["mask"]
                 arguments["mask"] = mask

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 DRAWN, LISTED = 6, 200
 # Queries and keys up to which every weight is drawn with its tokens.
 EXACT = 64
+FOOT = (
+    "Severe: a bug, or a model that is broken. Warning: a head that does no work, or soon cannot. Note: nothing is "
+    "wrong, and good to know. An interval is that of 95 % of the mean over texts. Heads and layers are counted from 0."
+)
 
 
 @checked
@@ -58,8 +62,9 @@ def findings(diagnosis: Diagnosis, *, title: str | None = None) -> str:
         "lede": _lede(diagnosis),
         "facts": pairs(_facts(diagnosis)),
         "panels": "".join(shown),
+        "foot": FOOT,
     }
-    return page(heading, fill("findings", parts), styles=("page", "history", "profile", "findings"))
+    return page(heading, fill("panels", parts), styles=("page", "history", "profile", "findings"))
 
 
 def _lede(diagnosis: Diagnosis) -> str:

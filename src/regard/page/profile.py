@@ -32,6 +32,10 @@ COLUMNS = (
     "local",
     "received_share",
 )
+FOOT = (
+    "An interval is Student's t over texts: it says how far the mean would move with other texts like these, not how "
+    "far single texts lie apart. Heads and layers are counted from 0."
+)
 # Heads of the table, and failures that are listed; the files have all of them.
 MOST_HEADS, MOST_FAILURES = 1024, 50
 
@@ -74,8 +78,9 @@ def profile(profile: Profile, *, title: str, confidence: float = 0.95) -> str:
         "lede": f"What {count(heads, 'attention head')} did in <b>{count(profile.texts, 'text')}</b>.",
         "facts": pairs(_facts(profile)),
         "panels": shown,
+        "foot": FOOT,
     }
-    return page(title, fill("profile", parts), styles=("page", "history", "profile"))
+    return page(title, fill("panels", parts), styles=("page", "history", "profile"))
 
 
 def profile_drawings(profile: Profile) -> Iterator[tuple[str, Figure]]:

@@ -59,6 +59,18 @@ class Spec:
             return None
         return self.bias.parameter
 
+    @property
+    def arguments(self) -> SpecArguments:
+        """The spec as keywords of `attend`, `observe` and `weights`, of which `of` makes it again."""
+        return SpecArguments(
+            mask=self.mask,
+            bias=self.bias,
+            scale=self.scale,
+            softcap=self.softcap,
+            sink_logit=self.sink_logit,
+            align=self.offset,
+        )
+
     @classmethod
     def of(
         cls,

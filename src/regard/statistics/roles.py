@@ -84,7 +84,7 @@ _LINES = (
 ROLES: dict[str, Role] = {role.name: role for role in _LINES}
 
 AFTER = " after"
-"""Ends the name of a group that holds the keys behind the query, where it may attend them."""
+"""Ends the name of a group that holds the keys after the query, where it may attend them."""
 
 TOKEN_ROLES = ("induction", "duplicate token", "bracket", "separator")
 """Roles that are told by the tokens, by groups of these names: see `regard.statistics.token_groups`."""

@@ -22,8 +22,8 @@ DECODER = "decoder"
 
 def places(marked: NDArray[np.bool_]) -> list[int]:
     """Where heads are marked, on the axis of heads."""
-    found: list[int] = np.flatnonzero(marked).tolist()
-    return found
+    indices: list[int] = np.flatnonzero(marked).tolist()
+    return indices
 
 
 class Movement(NamedTuple):
@@ -86,7 +86,7 @@ class Evidence:
 
     def finding(
         self,
-        place: int,
+        index: int,
         name: str,
         severity: str,
         statistic: str,
@@ -98,36 +98,52 @@ class Evidence:
         """A finding about one head.
 
         Args:
-            place: on the axis of heads. name: of the rule. statistic: the one that the rule is about.
+            index: on the axis of heads. name: of the rule. statistic: the one that the rule is about.
             threshold: that it has passed. words: what is wrong, which stands behind the head's name.
             more: statistics that are evidence too.
         """
-        layer, head = self.at(place)
+        layer, head = self.at(index)
         seen = self.numbers[statistic]
-        evidence = {key: float(self.numbers[key].mean[place]) for key in (statistic, *more)}
+        evidence = {key: float(self.numbers[key].mean[index]) for key in (statistic, *more)}
         return Finding(
             name,
             severity,
             layer.layer,
             layer.kind,
             head,
-            float(seen.mean[place]),
+            float(seen.mean[index]),
             threshold,
-            float(seen.low[place]),
-            float(seen.high[place]),
-            int(seen.texts[place]),
+            float(seen.low[index]),
+            float(seen.high[index]),
+            int(seen.texts[index]),
             {key: number for key, number in evidence.items() if number == number},
             f"{name} in {layer.layer}, head {head}: {words}",
             advice,
         )
 
-    def at(self, place: int) -> tuple[Heads, int]:
-        """The layer and the number of the head at a place on the axis of heads."""
-        for here, layer, head in self.numbers.heads():
-            if here == place:
-                return layer, head
-        raise IndexError(place)
+    @staticmethod
+    def of_model(name: str, movement: Movement, words: str, advice: str) -> Finding:
+        """A finding about the whole model: outputs moved, and no head that was watched is to blame."""
+        return Finding(
+            name,
+            "severe",
+            layer="",
+            kind="",
+            head=None,
+            value=movement.moved,
+            threshold=movement.tolerance,
+            evidence=movement._asdict(),
+            sentence=f"{name} in the model: {words}",
+            advice=advice,
+        )
 
-    def mean(self, statistic: str, place: int) -> float:
+    def at(self, index: int) -> tuple[Heads, int]:
+        """The layer and the number of the head at an index of the axis of heads."""
+        for here, layer, head in self.numbers.heads():
+            if here == index:
+                return layer, head
+        raise IndexError(index)
+
+    def mean(self, statistic: str, index: int) -> float:
         """The mean of a statistic of one head."""
-        return float(self.numbers[statistic].mean[place])
+        return float(self.numbers[statistic].mean[index])

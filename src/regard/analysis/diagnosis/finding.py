@@ -1,6 +1,6 @@
 """A finding: what is wrong with a head, a layer or a model, how much, by which numbers, and what to do about it.
 
-Knows its own words and order; the rules that raise findings are in `rules.py`.
+Knows its own words and order; the rules that raise findings are in `rules`.
 """
 
 from __future__ import annotations

@@ -83,9 +83,9 @@ def projection(model: nn.Module, layer: str, width: int) -> Tensor | None:
             module = model.get_submodule(name.lstrip("."))
         except AttributeError:
             continue
-        for own, child in module.named_children():
+        for leaf, child in module.named_children():
             weight = getattr(child, "weight", None)
-            if own not in PROJECTIONS or not isinstance(weight, Tensor) or weight.ndim != 2:
+            if leaf not in PROJECTIONS or not isinstance(weight, Tensor) or weight.ndim != 2:
                 continue
             # GPT-2's layers have their inputs first.
             if isinstance(child, nn.Linear):

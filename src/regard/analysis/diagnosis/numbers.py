@@ -1,6 +1,6 @@
 """The numbers of every head over all texts, with intervals, from records or from a profile.
 
-Knows means over texts; what a call gives is in `samples.py`, and what is healthy in `rules.py`.
+Knows means over texts; what a call gives is in `samples.py`, and what is healthy in `rules`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from regard.record.table import ROLE
 
 CONFIDENCE = 0.95
 Floats = NDArray[np.float64]
-# What a profile calls the numbers that it has; the mass behind the query is in bins of its own.
+# What a profile calls the numbers that it has; the mass after the query is in bins of its own.
 OF_PROFILE = {
     "entropy_fraction": "entropy_fraction",
     "max_weight": "max_weight",
@@ -90,19 +90,24 @@ class Numbers:
         return bool(np.isfinite(self[name].mean).any())
 
     def heads(self) -> Iterator[tuple[int, Heads, int]]:
-        """Of each head its place on the axis of heads, its layer and its number."""
-        place = 0
+        """Of each head its index on the axis of heads, its layer and its number."""
+        index = 0
         for layer in self.layers:
             for head in range(layer.count):
-                yield place, layer, head
-                place += 1
+                yield index, layer, head
+                index += 1
 
     def slices(self) -> Iterator[tuple[Heads, slice]]:
-        """Of each layer its place on the axis of heads."""
-        place = 0
-        for layer in self.layers:
-            yield layer, slice(place, place + layer.count)
-            place += layer.count
+        """Of each layer its slice of the axis of heads."""
+        return slices_of(self.layers)
+
+
+def slices_of(layers: Sequence[Heads]) -> Iterator[tuple[Heads, slice]]:
+    """Of each layer its slice of the axis of heads, on which layer follows layer."""
+    start = 0
+    for layer in layers:
+        yield layer, slice(start, start + layer.count)
+        start += layer.count
 
 
 @dataclass(eq=False)
@@ -170,13 +175,13 @@ def of_profile(profile: Profile) -> Numbers:
     """
     layers = tuple(Heads(*key, len(layer.queries)) for key, layer in profile.layers.items())
     intervals = profile.intervals(CONFIDENCE)
-    order = {(layer.layer, layer.kind): (layer, place) for layer, place in _places(layers)}
+    starts = {(layer.layer, layer.kind): heads.start for layer, heads in slices_of(layers)}
     columns = {
         name: np.full((5, sum(layer.count for layer in layers)), np.nan) for name in OF_PROFILE.values()
     }
     for row in intervals[intervals["statistic"].isin(list(OF_PROFILE))].itertuples():
-        place = order[row.layer, row.kind][1] + row.head
-        columns[OF_PROFILE[row.statistic]][:, place] = (row.mean, row.low, row.high, row.mean, row.texts)
+        index = starts[row.layer, row.kind] + row.head
+        columns[OF_PROFILE[row.statistic]][:, index] = (row.mean, row.low, row.high, row.mean, row.texts)
     statistics = {name: _of_columns(values) for name, values in columns.items()}
     queries = np.concatenate([layer.queries.numpy() for layer in profile.layers.values()] or [np.empty(0)])
     statistics["queries"] = _of_columns(np.stack([queries.astype(np.float64)] * 5))
@@ -190,7 +195,7 @@ def of_profile(profile: Profile) -> Numbers:
 
 
 def _later(profile: Profile, layers: Sequence[Heads]) -> Floats | None:
-    """The share of the mass on keys behind the query, of self-attention."""
+    """The share of the mass on keys after the query, of self-attention."""
     if not any("by_offset" in layer.pieces for layer in profile.layers.values()):
         return None
     masses, parts = masses_of(profile.layers, "distance"), []
@@ -202,13 +207,6 @@ def _later(profile: Profile, layers: Sequence[Heads]) -> Floats | None:
         sides = mass.sum(-1).numpy()
         parts.append(sides[:, 1] / np.maximum(sides.sum(-1), 1e-300))
     return np.concatenate(parts)
-
-
-def _places(layers: Sequence[Heads]) -> Iterator[tuple[Heads, int]]:
-    place = 0
-    for layer in layers:
-        yield layer, place
-        place += layer.count
 
 
 def _statistic(values: Floats) -> Statistic:

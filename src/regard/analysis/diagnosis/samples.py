@@ -1,6 +1,6 @@
 """The numbers of every head in every text of one call, by which heads are diagnosed.
 
-Knows one call; how texts are put together is in `numbers.py`, and what is healthy in `rules.py`.
+Knows one call; how texts are put together is in `numbers.py`, and what is healthy in `rules`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ def samples(call: Call, padded: Tensor | None, tokens: Sequence[Sequence[str]] |
             result |= _of_keys(call, padded, tokens)
     if call.placed and call.kind == "self" and min(call.sizes.queries, call.sizes.keys) > 1:
         result |= _later(call)
-    result["largest_score"] = largest_scores(call).masked_fill(largest_scores(call) == -torch.inf, torch.nan)
+    largest = largest_scores(call)
+    result["largest_score"] = largest.masked_fill(largest == -torch.inf, torch.nan)
     if call.entropy is not None:
         result["nonfinite"] = faulty_queries(call).double().mean(-1)
     heads = (call.sizes.batch, call.sizes.heads)
@@ -139,7 +140,7 @@ def _resting(
 
 
 def _later(call: Call) -> Samples:
-    """The share of the mass on keys behind the query, and whether the mask allows any such key."""
+    """The share of the mass on keys after the query, and whether the mask allows any such key."""
     result: Samples = {}
     if call.by_offset is not None:
         result["later"] = _share(call.by_offset, offsets_of(call, call.offset) < 0)
@@ -169,7 +170,7 @@ def _share(mass: Tensor, where: Tensor) -> Tensor:
 
 
 def _blocks_later(call: Call) -> bool:
-    """Whether no query of the call may attend what comes behind it."""
+    """Whether no query of the call may attend what comes after it."""
     if not call.placed or call.kind != "self":
         return False
     later = _later(call)

@@ -19,7 +19,6 @@ from regard.checks.arguments import checked, number
 from regard.errors import ArgumentError, RecordError, require
 from regard.record.call import Call
 from regard.record.table import entropy_fraction
-from regard.spec import SpecArguments
 from regard.statistics.observation import Observation
 from regard.survey.batches import batches_of
 from regard.watch import Change, Plan, intervene, watch
@@ -295,15 +294,7 @@ class Tempered:
         """The head alone, with its scores divided as an intervention divides them."""
         spec, head = call.spec, self.head
         assert spec is not None and call.query is not None and call.key is not None
-        whole = SpecArguments(
-            mask=spec.mask,
-            bias=spec.bias,
-            scale=spec.scale,
-            softcap=spec.softcap,
-            sink_logit=spec.sink_logit,
-            align=spec.offset,
-        )
-        arguments = spec_of_heads(HeadChange(temperature=temperature).spec(whole), (head,))
+        arguments = spec_of_heads(HeadChange(temperature=temperature).spec(spec.arguments), (head,))
         kv_head = head // call.sizes.group
         query, key = call.query[:, head : head + 1], call.key[:, kv_head : kv_head + 1]
         return observe(query, key, statistics=("entropy", "allowed"), **arguments)

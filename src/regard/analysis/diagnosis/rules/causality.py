@@ -1,4 +1,4 @@
-"""Broken causality: weight on keys behind the query, in a layer that must not look ahead."""
+"""Broken causality: weight on keys after the query, in a layer that must not look ahead."""
 
 from __future__ import annotations
 
@@ -30,33 +30,20 @@ def causality(evidence: Evidence) -> list[Finding]:
         # Prefix language models look ahead within what they are given, and never into what they write.
         severity, more = "warning", ". Changing the last token moves no earlier output: a prefix, perhaps"
     findings = []
-    for place in places(marked):
-        share = f"{100 * numbers['later'].most[place]:.3g} %"
-        words = f"its layer is causal, and {share} of its weight is on keys behind the query{more}"
+    for index in places(marked):
+        share = f"{100 * numbers['later'].most[index]:.3g} %"
+        words = f"its layer is causal, and {share} of its weight is on keys after the query{more}"
         findings.append(
-            evidence.finding(place, NAME, severity, "later", LATER, words, ADVICE, "allows_later")
+            evidence.finding(index, NAME, severity, "later", LATER, words, ADVICE, "allows_later")
         )
     expected = bool(evidence.causal) or bool(causal_heads(evidence).any())
     if expected and future is not None and future.beyond and not findings:
-        sentence = (
-            f"{NAME} in the model: changing the last token moves earlier outputs by {100 * future.moved:.2g} %, though "
+        words = (
+            f"changing the last token moves earlier outputs by {100 * future.moved:.2g} %, though "
             f"no head that was watched attends what comes later"
         )
         advice = "Look for what mixes tokens beside attention: a convolution, a normalization, a pooling over tokens"
-        findings.append(
-            Finding(
-                NAME,
-                "severe",
-                "",
-                "",
-                None,
-                future.moved,
-                future.tolerance,
-                evidence={"moved": future.moved, "tolerance": future.tolerance},
-                sentence=sentence,
-                advice=advice,
-            )
-        )
+        findings.append(evidence.of_model(NAME, future, words, advice))
     return findings
 
 
@@ -83,8 +70,8 @@ def causal_heads(evidence: Evidence) -> NDArray[np.bool_]:
                 result[heads] = True
         # Within one layer too: a single head of it may have a mask of its own.
         for heads in stack:
-            own = opened[heads]
-            if (own == 0).sum() * 2 > len(own):
+            allowing = opened[heads]
+            if (allowing == 0).sum() * 2 > len(allowing):
                 result[heads] = True
     return result
 

@@ -17,10 +17,10 @@ def not_finite(evidence: Evidence) -> list[Finding]:
     """NaN or infinity in the numbers of any query, or in the model's output."""
     numbers, findings = evidence.numbers, []
     advice = "Go back to a checkpoint before it, and look at the largest scores of the heads there"
-    for place in places(numbers["nonfinite"].most > 0):
-        share = f"{100 * numbers['nonfinite'].most[place]:.3g} %"
+    for index in places(numbers["nonfinite"].most > 0):
+        share = f"{100 * numbers['nonfinite'].most[index]:.3g} %"
         words = f"of {share} of its queries the weights are no numbers (NaN or infinite scores)"
-        findings.append(evidence.finding(place, "not finite", "severe", "nonfinite", 0.0, words, advice))
+        findings.append(evidence.finding(index, "not finite", "severe", "nonfinite", 0.0, words, advice))
     if evidence.finite is False and not findings:
         sentence = "not finite in the model: its output has NaN or infinity, though no attention weight has"
         findings.append(
@@ -36,11 +36,11 @@ def dead_heads(evidence: Evidence) -> NDArray[np.bool_]:
     if norms is None:
         return result
     of_layers = [np.nanmax(norms[heads], initial=0.0) for _, heads in evidence.numbers.slices()]
-    for place, (_, heads) in enumerate(evidence.numbers.slices()):
+    for number, (_, heads) in enumerate(evidence.numbers.slices()):
         result[heads] = norms[heads] < DEAD * references(norms[heads])
         # Layers differ more than the heads of one, and may have a single head.
-        others = np.delete(of_layers, place)
-        if len(others) and of_layers[place] < DEAD**2 * np.median(others):
+        others = np.delete(of_layers, number)
+        if len(others) and of_layers[number] < DEAD**2 * np.median(others):
             result[heads] = True
     return result | (norms == 0)
 
@@ -57,16 +57,16 @@ def dead(evidence: Evidence) -> list[Finding]:
     norms, findings = evidence.outputs, []
     if norms is None:
         return []
-    for place in places(dead_heads(evidence)):
-        layer, head = evidence.at(place)
+    for index in places(dead_heads(evidence)):
+        layer, head = evidence.at(index)
         heads = next(where for other, where in evidence.numbers.slices() if other == layer)
         reference = float(references(norms[heads])[head])
         what = "its output"
-        if evidence.projected is not None and evidence.projected[place]:
+        if evidence.projected is not None and evidence.projected[index]:
             what = "what it adds behind the output projection"
-        ratio = float(norms[place]) / max(reference, 1e-300)
+        ratio = float(norms[index]) / max(reference, 1e-300)
         sentence = (
-            f"dead head in {layer.layer}, head {head}: {what} has a norm of {norms[place]:.2g} at most, at any token; "
+            f"dead head in {layer.layer}, head {head}: {what} has a norm of {norms[index]:.2g} at most, at any token; "
             f"the median of the other heads of its layer is {reference:.2g}"
         )
         findings.append(
@@ -79,7 +79,7 @@ def dead(evidence: Evidence) -> list[Finding]:
                 ratio,
                 DEAD,
                 texts=evidence.numbers.texts,
-                evidence={"norm": float(norms[place]), "others": reference},
+                evidence={"norm": float(norms[index]), "others": reference},
                 sentence=sentence,
                 advice=DEAD_ADVICE,
             )

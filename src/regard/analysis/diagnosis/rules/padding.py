@@ -22,32 +22,19 @@ def padding(evidence: Evidence) -> list[Finding]:
     elif moved is not None:
         severity, more = "warning", ". Padding appended to a text moves no output of its tokens"
     findings = []
-    for place in places(numbers["padding"].most > PADDING):
-        share = f"{100 * numbers['padding'].most[place]:.3g} %"
+    for index in places(numbers["padding"].most > PADDING):
+        share = f"{100 * numbers['padding'].most[index]:.3g} %"
         words = f"{share} of the weight of real tokens is on padding{more}"
-        findings.append(evidence.finding(place, NAME, severity, "padding", PADDING, words, ADVICE))
+        findings.append(evidence.finding(index, NAME, severity, "padding", PADDING, words, ADVICE))
     if moved is not None and moved.beyond and not findings:
-        sentence = (
-            f"{NAME} in the model: padding appended to a text moves the outputs of its tokens by "
+        words = (
+            f"padding appended to a text moves the outputs of its tokens by "
             f"{100 * moved.moved:.2g} %, though no head that was watched attends it"
         )
         advice = (
             "Look for what mixes tokens beside attention: positions, a convolution, a pooling over tokens"
         )
-        findings.append(
-            Finding(
-                NAME,
-                "severe",
-                "",
-                "",
-                None,
-                moved.moved,
-                moved.tolerance,
-                evidence={"moved": moved.moved, "tolerance": moved.tolerance},
-                sentence=sentence,
-                advice=advice,
-            )
-        )
+        findings.append(evidence.of_model(NAME, moved, words, advice))
     return findings
 
 

@@ -25,13 +25,13 @@ def redundant(evidence: Evidence) -> list[Finding]:
     distance[explained], distance[:, explained] = np.nan, np.nan
     np.fill_diagonal(distance, np.nan)
     findings = []
-    for place in range(len(distance)):
+    for index in range(len(distance)):
         # Of two that are alike the later one is called redundant, and the earlier one is not.
-        before = distance[place, :place]
+        before = distance[index, :index]
         if not (before <= REDUNDANT).any():
             continue
         other = int(np.nanargmin(before))
-        (layer, head), (twin, number) = evidence.at(place), evidence.at(other)
+        (layer, head), (twin, number) = evidence.at(index), evidence.at(other)
         sentence = (
             f"redundant head in {layer.layer}, head {head}: it has the weights of {twin.layer}, head {number}, at a "
             f"Hellinger distance of {before[other]:.3f}"

@@ -53,9 +53,9 @@ def collapse(evidence: Evidence) -> list[Finding]:
     """All queries on one key that is no sink."""
     marked, findings = collapsed(evidence), []
     of_layers = _whole_layers(evidence, marked)
-    for place in places(marked):
+    for index in places(marked):
         words = (
-            f"all queries attend one and the same key, with {_percent(evidence.mean('one_key', place))} of their "
+            f"all queries attend one and the same key, with {_percent(evidence.mean('one_key', index))} of their "
             f"weight, so the head adds the same to every token"
         )
         advice = (
@@ -64,7 +64,7 @@ def collapse(evidence: Evidence) -> list[Finding]:
         )
         more = "max_weight", "entropy_fraction", "key", "largest_score"
         findings.append(
-            evidence.finding(place, "collapse", of_layers[place], "one_key", ONE_KEY, words, advice, *more)
+            evidence.finding(index, "collapse", of_layers[index], "one_key", ONE_KEY, words, advice, *more)
         )
     return findings
 
@@ -72,16 +72,16 @@ def collapse(evidence: Evidence) -> list[Finding]:
 def sink(evidence: Evidence) -> list[Finding]:
     """Heads that rest on the first token, a separator or a special token."""
     findings = []
-    for place in places(resting(evidence)):
+    for index in places(resting(evidence)):
         statistic, threshold, where = "first", SINK, "the first key"
-        if not evidence.numbers["first"].surely_above(SINK)[place]:
+        if not evidence.numbers["first"].surely_above(SINK)[index]:
             statistic, threshold, where = "one_key", ONE_KEY, "a separator or a special token"
-        share = _percent(evidence.mean(statistic, place))
+        share = _percent(evidence.mean(statistic, index))
         words = f"it rests on {where}, which gets {share} of its weight; trained models have many such heads"
         advice = "Nothing is wrong. Whoever evicts keys from a cache must keep this one"
         findings.append(
             evidence.finding(
-                place, "sink", "note", statistic, threshold, words, advice, "first_score", "max_weight"
+                index, "sink", "note", statistic, threshold, words, advice, "first_score", "max_weight"
             )
         )
     return findings
@@ -94,8 +94,8 @@ def vanishing(evidence: Evidence) -> list[Finding]:
     severity, more = "warning", "a head may average on purpose"
     if judged.sum() > 1 and marked[judged].all():
         severity, more = "severe", "so do all heads of the model: is it trained, and are its weights loaded?"
-    for place in places(marked):
-        fraction = evidence.mean("entropy_fraction", place)
+    for index in places(marked):
+        fraction = evidence.mean("entropy_fraction", index)
         words = (
             f"it attends all keys alike, with {fraction:.5f} of the most entropy that there could be; {more}"
         )
@@ -105,7 +105,7 @@ def vanishing(evidence: Evidence) -> list[Finding]:
         )
         findings.append(
             evidence.finding(
-                place,
+                index,
                 "vanishing",
                 severity,
                 "entropy_fraction",
@@ -129,16 +129,16 @@ def entropy_risk(evidence: Evidence) -> list[Finding]:
     )
     findings = []
     of_layers = _whole_layers(evidence, marked)
-    for place in places(marked):
+    for index in places(marked):
         words = (
-            f"its entropy is {evidence.mean('entropy_fraction', place):.3g} of the most it could be, below "
-            f"{COLLAPSED.threshold:g}, and its scores reach {numbers['largest_score'].most[place]:.3g}, above {bound:g}"
+            f"its entropy is {evidence.mean('entropy_fraction', index):.3g} of the most it could be, below "
+            f"{COLLAPSED.threshold:g}, and its scores reach {numbers['largest_score'].most[index]:.3g}, above {bound:g}"
         )
         findings.append(
             evidence.finding(
-                place,
+                index,
                 "entropy collapse",
-                of_layers[place],
+                of_layers[index],
                 "entropy_fraction",
                 COLLAPSED.threshold,
                 words,
@@ -153,11 +153,11 @@ def entropy_risk(evidence: Evidence) -> list[Finding]:
 def growth(evidence: Evidence) -> list[Finding]:
     """Scores that have grown without bound."""
     largest, findings = evidence.numbers["largest_score"], []
-    for place in places(largest.most > GROWN.threshold):
-        words = f"its scores reach {largest.most[place]:.4g}, above {GROWN.threshold:g}"
+    for index in places(largest.most > GROWN.threshold):
+        words = f"its scores reach {largest.most[index]:.4g}, above {GROWN.threshold:g}"
         findings.append(
             evidence.finding(
-                place,
+                index,
                 "score growth",
                 "severe",
                 "largest_score",
@@ -177,10 +177,10 @@ def saturation(evidence: Evidence) -> list[Finding]:
     # What is called entropy collapse already is not called ill twice.
     marked &= ~(numbers["largest_score"].most > (COLLAPSED.scores_above or np.inf))
     findings = []
-    for place in places(marked):
+    for index in places(marked):
         words = (
-            f"of {_percent(evidence.mean('gradient_gone', place))} of its queries the softmax passes no gradient "
-            f"(1 − Σw² below 0.001), and its scores reach {numbers['largest_score'].most[place]:.3g}, above {LARGE:g}"
+            f"of {_percent(evidence.mean('gradient_gone', index))} of its queries the softmax passes no gradient "
+            f"(1 − Σw² below 0.001), and its scores reach {numbers['largest_score'].most[index]:.3g}, above {LARGE:g}"
         )
         advice = (
             "It can hardly be trained further: rg.analysis.remedies.temperature, or rg.analysis.remedies."
@@ -188,7 +188,7 @@ def saturation(evidence: Evidence) -> list[Finding]:
         )
         findings.append(
             evidence.finding(
-                place,
+                index,
                 "softmax saturation",
                 "warning",
                 "gradient_gone",
