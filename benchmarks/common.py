@@ -9,6 +9,8 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,18 @@ from regard.bench.timing import MATMUL_FLOP, Times, interleaved
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["fresh", "interleaved", "machine", "memory_kib", "over", "picture", "prepare", "run", "write"]
+__all__ = [
+    "fresh",
+    "interleaved",
+    "machine",
+    "memory_kib",
+    "over",
+    "picture",
+    "prepare",
+    "run",
+    "timed",
+    "write",
+]
 
 THREADS = 2
 ROOT = Path(__file__).parents[1]
@@ -41,6 +54,25 @@ def prepare() -> None:
 def over(times: Times, one: str, other: str) -> float:
     """The median of one candidate as a multiple of another's."""
     return times[one]["median_s"] / times[other]["median_s"]
+
+
+def timed(
+    candidates: dict[str, Callable[[], object]], repetitions: int
+) -> tuple[Times, dict[str, list[float]]]:
+    """Times in turns, and the processor time of each turn, to which other programs on the machine add little."""
+    used: dict[str, list[float]] = {name: [] for name in candidates}
+
+    def counted(name: str) -> Callable[[], None]:
+        def run() -> None:
+            start = time.process_time()
+            candidates[name]()
+            used[name].append(time.process_time() - start)
+
+        return run
+
+    times = interleaved({name: counted(name) for name in candidates}, repetitions)
+    # The first is the warm-up, of which the times know nothing either.
+    return times, {name: seconds[1:] for name, seconds in used.items()}
 
 
 def run(contest: Contest, repetitions: int = 7) -> dict[str, Any]:

@@ -106,18 +106,8 @@ def costs(record: Record, plan: SparsePlan) -> dict[str, Any]:
 
 
 def timed(candidates: dict[str, Callable[[], None]], repetitions: int) -> tuple[Any, dict[str, float]]:
-    """Times in turns, and medians of the processor time, to which other programs on the machine add little."""
-    used: dict[str, list[float]] = {name: [] for name in candidates}
-
-    def counted(name: str) -> Callable[[], None]:
-        def run() -> None:
-            start = time.process_time()
-            candidates[name]()
-            used[name].append(time.process_time() - start)
-
-        return run
-
-    times = common.interleaved({name: counted(name) for name in candidates}, repetitions)
+    """Times in turns, and medians of the processor time."""
+    times, used = common.timed(candidates, repetitions)
     return times, {name: statistics.median(seconds) for name, seconds in used.items()}
 
 
