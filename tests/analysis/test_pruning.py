@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor, nn
 
 import regard as rg
@@ -208,6 +211,22 @@ def test_loss_and_speed_of_heads_that_were_named() -> None:
     assert (
         result.loss is not None and abs(result.loss[1] - result.loss[0]) < 1e-3 and result.seconds is not None
     )
+
+
+def test_the_growth_of_the_loss_has_the_interval_of_the_textbook() -> None:
+    model = planted()
+    result = prune(model, [(0, 2), (1, 0)], batches=texts(5))
+    assert result.growth is not None and result.loss is not None
+    with torch.no_grad():
+        before, after = (
+            np.array([float(one(**batch).loss) for batch in texts(5)]) for one in (model, result.model)
+        )
+    low, high = stats.t.interval(0.95, 4, (after - before).mean(), stats.sem(after - before))
+    assert result.growth[0] == pytest.approx(result.loss[1] / result.loss[0] - 1, abs=1e-9)
+    assert result.growth[1:] == pytest.approx((low / before.mean(), high / before.mean()), rel=1e-3, abs=1e-6)
+    assert f"({result.growth[1]:+.2%} to" in repr(result)
+    # One text has no variance.
+    assert math.isnan(prune(model, [(0, 2)], batches=texts(1)).growth[1])
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def importance(
     with undisturbed(model):
         samples = measured(model, texts, method)
     rows = [
-        {"layer": head.layer, "kind": head.kind, "head": head.head} | _interval(sample, confidence)
+        (head.layer, head.kind, head.head, *mean_interval(sample, confidence))
         for head, sample in samples.items()
     ]
     return pandas.DataFrame(rows, columns=["layer", "kind", "head", "importance", "low", "high"])
@@ -222,12 +222,12 @@ def _gradients(model: nn.Module, texts: Texts) -> dict[Head, Tensor]:
     return {head: torch.cat(columns) for head, columns in gradients.items()}
 
 
-def _interval(sample: Tensor, confidence: float) -> dict[str, float]:
-    """The mean of a sample and Student's t interval of it."""
+def mean_interval(sample: Tensor, confidence: float) -> tuple[float, float, float]:
+    """The mean of a sample `(texts,)`, and the ends of Student's t interval of it, NaN for fewer than two texts."""
     special = require("scipy.special", extra="analysis")
     mean, count = float(sample.mean()), len(sample)
     # A single text has no variance, so an interval would claim what nobody knows.
     if count < 2:
-        return {"importance": mean, "low": np.nan, "high": np.nan}
+        return mean, np.nan, np.nan
     margin = special.stdtrit(count - 1, 0.5 + confidence / 2) * float(sample.std()) / count**0.5
-    return {"importance": mean, "low": mean - margin, "high": mean + margin}
+    return mean, mean - margin, mean + margin

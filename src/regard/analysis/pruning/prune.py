@@ -6,14 +6,15 @@ Knows losses, sizes and times; how heads are taken is `surgery.py`'s, and how th
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from regard.analysis.importance import Loss, Texts
+from regard.analysis.importance import Loss, Texts, mean_interval
 from regard.analysis.pruning.loading import note
 from regard.analysis.pruning.search import searched
 from regard.analysis.pruning.surgery import attentions, remove
@@ -23,6 +24,9 @@ from regard.errors import ArgumentError
 from regard.watch.plan import Change, Pair
 from regard.watch.selection import selected_modules
 from regard.watch.undisturbed import undisturbed
+
+# Of the interval of the growth of the loss.
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +38,8 @@ class Pruned:
         heads: pairs (name of the layer, head), by the numbers of the model that was given.
         parameters: of the model before, and of the smaller one.
         loss: mean over texts before and after, of texts that no head was chosen by; None where no texts were given.
+        growth: by which part that loss grew, and the ends of its interval: with few texts a budget that the mean keeps
+            may well be broken on others; None likewise.
         seconds: of all those texts before and after, the least of several runs; None likewise.
     """
 
@@ -41,12 +47,16 @@ class Pruned:
     heads: tuple[tuple[str, int], ...]
     parameters: tuple[int, int]
     loss: tuple[float, float] | None = None
+    growth: tuple[float, float, float] | None = None
     seconds: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
         facts = [f"{len(self.heads)} heads fewer", f"parameters {self.parameters[0]} → {self.parameters[1]}"]
         if self.loss is not None:
             facts.append(f"loss {self.loss[0]:.4g} → {self.loss[1]:.4g}")
+        if self.growth is not None:
+            mean, low, high = self.growth
+            facts.append(f"growth {mean:+.2%} ({low:+.2%} to {high:+.2%})")
         if self.seconds is not None:
             facts.append(f"seconds {self.seconds[0]:.3g} → {self.seconds[1]:.3g}")
         return f"Pruned({', '.join(facts)})"
@@ -115,13 +125,15 @@ def prune(
     smaller, known = copy.deepcopy(model), attentions(model)
     remove(smaller, gone)
     note(smaller, gone, known)
-    losses, times = None, None
+    losses, growth, times = None, None, None
     if texts is not None:
         with undisturbed(model), undisturbed(smaller), torch.no_grad():
-            losses = (float(texts.losses(model).mean()), float(texts.losses(smaller).mean()))
+            before, after = texts.losses(model), texts.losses(smaller)
+            losses = (float(before.mean()), float(after.mean()))
+            growth = _growth(before, after)
             times = _seconds(texts, model, smaller)
     pairs = tuple((layer, head) for layer, numbers in gone.items() for head in numbers)
-    return Pruned(smaller, pairs, (_size(model), _size(smaller)), losses, times)
+    return Pruned(smaller, pairs, (_size(model), _size(smaller)), losses, growth, times)
 
 
 def _named(model: nn.Module, heads: Iterable[Pair]) -> dict[str, list[int]]:
@@ -143,6 +155,16 @@ def _named(model: nn.Module, heads: Iterable[Pair]) -> dict[str, list[int]]:
         for name in names:
             gone.setdefault(name, []).append(head)
     return {name: sorted(set(numbers)) for name, numbers in gone.items()}
+
+
+def _growth(before: Tensor, after: Tensor) -> tuple[float, float, float]:
+    """By which part the mean loss grows, and Student's t interval of it, text by text."""
+    whole = float(before.mean())
+    # There is no part of 0 by which it could grow.
+    if whole == 0:
+        return math.nan, math.nan, math.nan
+    mean, low, high = mean_interval(after - before, CONFIDENCE)
+    return mean / whole, low / whole, high / whole
 
 
 def _seconds(texts: Texts, before: nn.Module, after: nn.Module) -> tuple[float, float]:
