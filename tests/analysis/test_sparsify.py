@@ -396,5 +396,5 @@ def test_a_model_runs_under_its_plan():
         model(input_ids=tokens)
     pairs = torch.cat([call.allowed.sum((0, 2)) for call in sparse])
     assert pairs.tolist() == [one.pairs for one in plan.chosen]
-    with pytest.raises(ArgumentError, match="a head with a mask, got none"):
+    with pytest.raises(ArgumentError, match="a mask for at least one head, got none"):
         SparsePlan((), 0.9).changes()

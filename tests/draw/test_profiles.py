@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+import regard as rg
 from draw.looking import axes_of, faults, words
 from helpers.calls import call_of, dense_weights, vectors
 from regard import draw
+from regard.analysis import roles
 from regard.errors import ArgumentError, RecordError
 from regard.record import Profile, Record
 from regard.statistics.offsets import diagonal_sums
@@ -84,3 +86,22 @@ def test_what_is_not_there_is_said():
     for function in (draw.histograms, draw.by_distance, draw.relative_maps):
         with pytest.raises(RecordError):
             function(Profile())
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (1, 7), (2, 5), (7, 1), (3, 12), (2, 61)])
+def test_roles_stand_over_the_maps_where_there_is_room(layers, heads):
+    model = torch.nn.ModuleList(rg.nn.MultiHeadAttention(2 * heads, heads) for _ in range(layers))
+    stack = torch.nn.Sequential(*model)
+    seen = rg.survey(stack, [{"input": torch.randn(1, length, 2 * heads)} for length in (11, 13)])
+    figure = draw.relative_maps(seen, roles=True)
+    assert faults(figure) == []
+    table = roles(seen)
+    shown = " ".join(words(figure))
+    # The longest notes for which all heads have room, or none.
+    if heads < 12:
+        assert all(row.role in shown for row in table.itertuples())
+    if heads == 61:
+        assert not any(row.role in shown for row in table.itertuples())
+    assert faults(draw.relative_maps(seen)) == []
+    with pytest.raises(RecordError, match="roles are told by statistics"):
+        draw.relative_maps(a_profile(), roles=True)

@@ -1,7 +1,9 @@
 """The page of a profile: whole without a script, true to the profile, and it says what failed."""
 
 import pytest
+import torch
 
+import regard as rg
 from draw.test_profiles import a_profile
 from page.reading import parse
 from regard.errors import ArgumentError, RecordError
@@ -43,6 +45,25 @@ def test_it_has_each_head_with_its_interval_and_each_failure(small):
     assert "&lt;b&gt;bad&lt;/b&gt; &amp; worse" in html and "2 texts of too many tokens" in html.replace(
         "\u202f", " "
     )
+
+
+def test_it_has_the_role_of_each_head_with_score_and_interval_in_table_and_maps():
+    layer = rg.nn.MultiHeadAttention(24, 3)
+    batches = [{"x": torch.randn(1, length, 24), "mask": rg.near(1, 0)} for length in (17, 23, 29)]
+    seen = rg.survey(layer, batches)
+    html = profile(seen, title="roles")
+    body = html.split("<tbody>")[1].split("</tbody>")[0]
+    for row in rg.analysis.roles(seen).itertuples():
+        assert f"<td>{row.role} {row.score:.2f} ({row.low:.2f}–{row.high:.2f})</td>" in body
+        # The figure's words stand in its alternative text.
+        assert row.role in html.split("The maps of every head")[1]
+    left_out = ", ".join(rg.analysis.roles(seen).attrs["not_judged"])
+    assert "induction" in left_out and f"Not judged, for want of their statistics: {left_out}." in html
+    assert parse(html).faults == []
+
+
+def test_without_statistics_that_tell_roles_it_says_so(small):
+    assert "Roles are not told" in small[1] and "<th>role</th>" not in small[1]
 
 
 def test_what_cannot_be_shown_is_said():

@@ -5,6 +5,7 @@ Knows scores and how strong they must be; how they are measured is in `regard.st
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -154,6 +155,28 @@ def _strongest(score: dict[str, np.float64], fits: list[str]) -> str:
     } | {general for special in fits for general in ROLES[special].settles}
     left = [name for name in fits if name not in explained]
     return max(left, key=lambda name: score[name], default=MIXED)
+
+
+def in_words(role: str, score: float, low: float, high: float) -> tuple[str, ...]:
+    """A head's label for a reader, in several lengths: "self 0.93 (0.90–0.96)", "self 0.93", "self"; "" if unknown."""
+    if math.isnan(score):
+        return ("", "", "")
+    # Of a mixed head the score is that of a role that it has not.
+    if role == MIXED:
+        return (MIXED, MIXED, MIXED)
+    short = f"{role} {score:.2f}"
+    if math.isnan(low) or math.isnan(high):
+        return (short, short, role)
+    return (f"{short} ({low:.2f}–{high:.2f})", short, role)
+
+
+def by_layer(table: DataFrame) -> dict[tuple[str, str], list[tuple[str, ...]]]:
+    """Layer and kind → what `in_words` says of each head, from the table of `roles` of a profile."""
+    named: dict[tuple[str, str], list[tuple[str, ...]]] = {}
+    columns = (table[name].tolist() for name in ("layer", "kind", "role", "score", "low", "high"))
+    for layer, kind, role, score, low, high in zip(*columns, strict=True):
+        named.setdefault((layer, kind), []).append(in_words(role, score, low, high))
+    return named
 
 
 def of_call(call: Call) -> dict[str, NDArray[np.generic]]:

@@ -26,8 +26,9 @@ from regard.record.layers import short_names
 from regard.record.table import frame, identity
 from regard.shapes import sizes_of
 from regard.spec import Spec, SpecArguments
-from regard.watch import Change, Plan
+from regard.watch import Plan
 from regard.watch.changes import spec_of_heads
+from regard.watch.plan import of_masks
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -207,22 +208,14 @@ class SparsePlan(Sequence[tuple[str, str, int, Mask | None]]):
         return torch.cat(parts, 1)[:, torch.tensor(order, device=query.device).argsort()]
 
     def changes(self) -> Plan:
-        """The plan as `regard.intervene` takes it: a change for each head that has a mask.
+        """The plan as `regard.intervene` takes it: a change for all heads that have the same mask.
+
+        In a layer in which some have one, those that stay full are in it too, with a mask that blocks nothing.
 
         Raises:
             ArgumentError: no head has one.
         """
-        sparse = [one for one in self.chosen if one.mask is not None]
-        if not sparse:
-            raise ArgumentError("a plan that changes something must have a head with a mask, got none")
-        pairs: dict[tuple[str, Mask], list[tuple[str, int]]] = {}
-        for one in sparse:
-            assert one.mask is not None
-            # Heads with equal masks are in one change, so that they go through one fold together.
-            pairs.setdefault((one.kind, one.mask), []).append((one.layer, one.head))
-        return Plan(
-            [Change(heads=tuple(heads), kind=kind, mask=mask) for (kind, mask), heads in pairs.items()]  # type: ignore[arg-type]
-        )
+        return of_masks(self)
 
     def block_masks(
         self, queries: int, keys: int, *, causal: Mask | None = None, device: torch.device | str = "cpu"

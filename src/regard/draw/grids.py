@@ -137,8 +137,9 @@ class _Grid:
         pitch = min(max(pitch, SMALLEST * 1.12), LARGEST * 1.12)
         self.panel = (pitch / 1.12, pitch / 1.12 * tall)
         self.gap = 0.12 * self.panel[0]
-        # Inches over each panel for its own name, which rows of a layer do not need.
-        self.caption = 0.2 * self.alone
+        self.notes = self._notes()
+        # Inches over each panel for its own name, which rows of a layer without notes do not need.
+        self.caption = 0.2 * bool(self.alone or self.notes)
         self.bar = min(max(self.height - self.caption, colors.SHORTEST), 2.2)
         self.header = 0.36
         if self.alone:
@@ -147,6 +148,25 @@ class _Grid:
         self.beside = 0.0
         if not self.alone:
             self.beside = widest + 0.1
+
+    def _notes(self) -> list[str]:
+        """What is written over each panel: the longest notes for which all of them have room; else nothing."""
+        lengths = zip(*(note for layer in self.drawn for note in layer.notes), strict=True)
+        # A panel that has a name shares its line with it.
+        lead = 0.0
+        if self.alone:
+            lead = max(style.measure(f"{title}  ", style.SMALL)[0] for title in self._titles())
+        for notes in map(list, lengths):
+            widest = max(style.measure(note, style.TINY)[0] for note in notes)
+            if lead + widest <= self.panel[0] * style.POINTS:
+                return notes
+        return []
+
+    def _titles(self) -> list[str]:
+        """The names of panels that have names of their own."""
+        if len(self.drawn) == 1:
+            return [f"head {head}" for head in range(len(self.drawn[0].heads))]
+        return [layer.name for layer in self.drawn]
 
     @property
     def width(self) -> float:
@@ -190,17 +210,21 @@ class _Grid:
             style.write(axes, x, -0.06, str(column), style.SMALL, ha="center", va="baseline")
         style.write(axes, 0, -0.24, "head", style.SMALL, color=style.MUTED, va="baseline")
         for row, layer in enumerate(self.drawn):
-            y = row * (self.panel[1] + self.gap) + self.panel[1] / 2
+            y = row * (self.panel[1] + self.gap + self.caption) + self.caption + self.panel[1] / 2
             style.write(axes, -0.08, y, layer.name, style.BODY, ha="right", va="center_baseline")
+        for note, ((left, top, *_), _) in zip(self.notes, self.panels(), strict=bool(self.notes)):
+            style.write(axes, left, top - 0.05, note, style.TINY, va="baseline")
 
     def _write_titles(self, axes: Axes, with_largest: bool) -> None:
-        if len(self.drawn) == 1:
-            titles = [f"head {head}" for head in range(len(self.drawn[0].heads))]
-        else:
-            titles = [layer.name for layer in self.drawn]
         look = {"color": style.MUTED, "ha": "right", "va": "baseline"}
-        for title, ((left, top, width, _), picture) in zip(titles, self.panels(), strict=True):
+        if self.notes:
+            for note, ((left, top, width, _), _) in zip(self.notes, self.panels(), strict=True):
+                style.write(axes, left + width, top - 0.05, note, style.TINY, ha="right", va="baseline")
+        for title, ((left, top, width, _), picture) in zip(self._titles(), self.panels(), strict=True):
             style.write(axes, left, top - 0.05, title, style.SMALL, va="baseline")
+            # There is room for one of the two, and a note says more.
+            if self.notes:
+                continue
             number = f"largest {colors.number(picture.largest, 2)}"
             room = (width - 0.08) * style.POINTS - style.measure(title, style.SMALL)[0]
             if with_largest and style.measure(number, style.TINY)[0] <= room:

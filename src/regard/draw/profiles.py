@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
+from regard.analysis.roles import by_layer
+from regard.analysis.roles import roles as named
 from regard.checks.arguments import checked
 from regard.draw import colors
 from regard.draw.grids import sheet
@@ -89,7 +91,12 @@ def by_distance(profile: Profile, *, title: str | None = None) -> Figure:
 
 @checked
 def relative_maps(
-    profile: Profile, *, shared: bool = False, scale: str = "sqrt", title: str | None = None
+    profile: Profile,
+    *,
+    shared: bool = False,
+    scale: str = "sqrt",
+    roles: bool = False,
+    title: str | None = None,
 ) -> Figure:
     """Draw the mean map of every head over texts of all lengths, each from its begin to its end.
 
@@ -97,20 +104,24 @@ def relative_maps(
         profile: of many texts, with maps.
         shared: one color scale for all heads; otherwise each is drawn from 0 to its own largest share.
         scale: `"sqrt"`, which shows small shares beside a large one, or `"linear"`.
+        roles: whether each head's role is written over its map, with score and interval, as far as all have room.
         title: written above; None: nothing.
 
     Raises:
-        RecordError: the profile has no maps.
+        RecordError: the profile has no maps, or nothing by which a role could be told, where roles are asked for.
     """
     maps = {key: layer.relative_map() for key, layer in profile.layers.items()}
     there = {key: tensor.numpy() for key, tensor in maps.items() if tensor is not None}
     if not there:
         raise RecordError("maps of a profile must have been kept, and it has none: survey with map=64")
+    notes: dict[Key, list[tuple[str, ...]]] = {}
+    if roles:
+        notes = by_layer(named(profile))
     drawn = []
-    for name, tensor in zip(_names(list(there)), there.values(), strict=True):
+    for name, (key, tensor) in zip(_names(list(there)), there.items(), strict=True):
         # Differences of rounding below 0 are no weights.
         pictures = [Picture(np.clip(head, 0.0, None), 1, *head.shape) for head in tensor]
-        drawn.append(Layer(name, pictures))
+        drawn.append(Layer(name, pictures, notes.get(key, ())))
     lead = "Queries down, keys across, each text from its begin to its end; means over all texts."
     return sheet(drawn, shared=shared, scale=scale, title=title or "", note=(lead, "head"))
 

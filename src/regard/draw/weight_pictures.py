@@ -149,10 +149,17 @@ def title_of(source: Any) -> str:
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer of a model, or one attention call, with what is drawn of each of its heads."""
+    """One layer of a model, or one attention call, with what is drawn of each of its heads.
+
+    Attributes:
+        name: of the layer.
+        heads: a picture of each.
+        notes: what may be written over each picture, in several lengths, the longest first; empty: nothing.
+    """
 
     name: str
     heads: list[Picture]
+    notes: Sequence[tuple[str, ...]] = ()
 
 
 def layers(source: Any, batch: int) -> list[Layer]:

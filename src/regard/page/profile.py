@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from regard import draw
+from regard.analysis.roles import NOT_JUDGED, by_layer
+from regard.analysis.roles import roles as named
 from regard.checks.arguments import checked
 from regard.errors import RecordError
 from regard.html import text
@@ -20,6 +22,7 @@ from regard.record.layers import short_names
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 # The columns of the table, as far as they are there, and so many groups beside them.
 COLUMNS = (
@@ -59,11 +62,12 @@ def profile(profile: Profile, *, title: str, confidence: float = 0.95) -> str:
     """
     if not profile.layers:
         raise RecordError("a page of a profile must have at least one layer to show, and it has none")
+    roles = _roles(profile)
     panels = [
-        ("What each head does", _hint(confidence), _table(profile, confidence)),
+        ("What each head does", _hint(confidence, roles), _table(profile, confidence, roles)),
         *(
             (heading, hint, f'<div class="figures drawn">{embed.figure(figure, "")}</div>')
-            for _, heading, hint, figure in _figures(profile, "")
+            for _, heading, hint, figure in _figures(profile, "", roles is not None)
         ),
         ("Texts that could not be read", *_failures(profile)),
     ]
@@ -85,12 +89,23 @@ def profile(profile: Profile, *, title: str, confidence: float = 0.95) -> str:
 
 def profile_drawings(profile: Profile) -> Iterator[tuple[str, Figure]]:
     """The figures of a profile, each with a name for its file."""
-    for name, _, _, figure in _figures(profile, None):
+    for name, _, _, figure in _figures(profile, None, _roles(profile) is not None):
         yield name, figure
 
 
-def _figures(profile: Profile, title: str | None) -> Iterator[tuple[str, str, str, Figure]]:
+def _roles(profile: Profile) -> DataFrame | None:
+    """The table of roles; None where nothing was kept by which a role could be told."""
+    try:
+        return named(profile)
+    except RecordError:
+        return None
+
+
+def _figures(profile: Profile, title: str | None, roles: bool) -> Iterator[tuple[str, str, str, Figure]]:
     """Name, heading, hint and figure of what the profile has."""
+    above = ""
+    if roles:
+        above = " Over each stands the head's role, with its score and interval where there is room."
     parts: list[tuple[str, str, str, Callable[[], Figure]]] = [
         (
             "entropy-fraction",
@@ -113,8 +128,8 @@ def _figures(profile: Profile, title: str | None) -> Iterator[tuple[str, str, st
         (
             "relative-maps",
             "The maps of every head",
-            "Mean maps over texts of all lengths, each stretched to the same size.",
-            lambda: draw.relative_maps(profile, title=title),
+            f"Mean maps over texts of all lengths, each stretched to the same size.{above}",
+            lambda: draw.relative_maps(profile, roles=roles, title=title),
         ),
     ]
     for name, heading, hint, drawing in parts:
@@ -141,13 +156,25 @@ def _facts(profile: Profile) -> list[tuple[str, str]]:
     return facts
 
 
-def _hint(confidence: float) -> str:
+def _hint(confidence: float, roles: DataFrame | None) -> str:
     interval = f"the interval of {100 * confidence:g} % confidence"
-    return f"Means over texts, each of which counts once, and below them {interval}."
+    hint = f"Means over texts, each of which counts once, and below them {interval}."
+    if roles is None:
+        return f"{hint} Roles are not told: nothing was kept by which they could be."
+    hint += (
+        " A role is what the head does most, with its score from chance (0) to the most possible (1) and its interval "
+        "of 95 %."
+    )
+    if left_out := roles.attrs[NOT_JUDGED]:
+        hint += f" Not judged, for want of their statistics: {', '.join(left_out)}."
+    return hint
 
 
-def _table(profile: Profile, confidence: float) -> str:
-    """The heads with means and intervals."""
+def _table(profile: Profile, confidence: float, roles: DataFrame | None) -> str:
+    """The heads with roles, means and intervals."""
+    labels = None
+    if roles is not None:
+        labels = by_layer(roles)
     intervals = profile.intervals(confidence)
     there = list(dict.fromkeys(intervals["statistic"]))
     columns = [name for name in (*COLUMNS, *(n for n in there if n.startswith("group."))) if name in there]
@@ -168,10 +195,14 @@ def _table(profile: Profile, confidence: float) -> str:
     for (name, kind), layer in profile.layers.items():
         for number in range(len(layer.queries)):
             cells = "".join(f"<td>{_cell(rows.get((name, kind, number, column)))}</td>" for column in columns)
+            if labels is not None:
+                cells = f"<td>{text(labels[name, kind][number][0] or '–')}</td>{cells}"
             lines.append(f"<tr><td>{text(short[name, kind])}</td><td>{number}</td>{cells}</tr>")
     more = ""
     if len(lines) > MOST_HEADS:
         more = f'<p class="hint">The first {MOST_HEADS} of {count(len(lines), "head")}.</p>'
+    if labels is not None:
+        titles = f"<th>role</th>{titles}"
     head = f"<thead><tr><th>layer</th><th>head</th>{titles}</tr></thead>"
     body = f"<tbody>{''.join(lines[:MOST_HEADS])}</tbody>"
     return f'<div class="scroll"><table class="numbers">{head}{body}</table></div>{more}'

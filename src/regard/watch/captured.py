@@ -49,7 +49,7 @@ class CapturedCall:
         weights: `(batch, heads, queries, keys)`, as they are, where they are no softmax of known scores.
         again: the call once more without its dropout, where it can be run so.
         ordered: whether the keys stand in the order of their tokens, as far as the call tells.
-        sure: whether it is known already that the weights multiplied the values as the captured call says.
+        sure: whether it is known already, without a look at the result, that the captured call gives it.
     """
 
     query: Tensor

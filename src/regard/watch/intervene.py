@@ -12,7 +12,7 @@ from regard.checks.arguments import checked
 from regard.errors import ArgumentError
 from regard.masks import Mask
 from regard.watch.intervention import Intervention
-from regard.watch.plan import Change, Pair, Plan
+from regard.watch.plan import Change, Pair, Plan, of_masks
 
 
 @checked
@@ -35,11 +35,14 @@ def intervene(
             model(**inputs)
 
     Works wherever `watch` can read a call, fused kernels included, in this thread. Heads that are not named keep their
-    outputs bit for bit (to rounding where torch's fused inference of `nn.MultiheadAttention` shows no heads), and a
-    change that changes nothing leaves all bits. Gradients flow through what is changed, dropout falls on it as the
-    model has it, and a layer under gradient checkpointing is changed again when it runs again. Interventions nest:
-    masks are joined by `&`, temperatures are multiplied, the smallest `top` counts. A `watch` inside or outside of the
-    block sees the changed weights. On exit everything is as it was.
+    outputs bit for bit (to rounding where torch's fused inference of `nn.MultiheadAttention` shows no heads), and
+    where nothing of a call changes, all bits stay. Where every head of a call is given a mask, and one of them changes,
+    the model's own attention is not needed: `attend` computes each head once, those that stay full to rounding.
+
+    Gradients flow through what is changed, dropout falls on it as the model has it, and a layer under gradient
+    checkpointing is changed again when it runs again. Interventions nest: masks are joined by `&`, temperatures are
+    multiplied, the smallest `top` counts. A `watch` inside or outside of the block sees the changed weights. On exit
+    everything is as it was.
 
     What several arguments do to one head happens in this order: `mask`, `softcap`, `temperature`, `uniform`, `top`,
     `output`.
@@ -105,22 +108,10 @@ def _plan(heads: Any, fields: dict[str, Any]) -> Plan:
     if isinstance(heads, Change):
         return Plan([heads])
     if chosen:
-        return _of_rows(heads)
+        return of_masks(heads)
     plan: Plan = heads
     return plan
 
 
 def _is_row(row: Any) -> bool:
     return isinstance(row, tuple) and len(row) == 4 and isinstance(row[3], Mask | None)
-
-
-def _of_rows(rows: Sequence[tuple[str, Any, int, Mask | None]]) -> Plan:
-    """A plan of masks, one change for all heads that have the same; None is that of a head which stays as it is."""
-    pairs: dict[tuple[Any, Mask], list[Pair]] = {}
-    for layer, kind, head, mask in rows:
-        if mask is not None:
-            # Heads with equal masks are in one change, so that they go through one fold together.
-            pairs.setdefault((kind, mask), []).append((layer, head))
-    if not pairs:
-        raise ArgumentError("a plan of masks must have a mask for at least one head, got none")
-    return Plan([Change(heads=tuple(heads), kind=kind, mask=mask) for (kind, mask), heads in pairs.items()])

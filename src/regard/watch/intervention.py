@@ -162,13 +162,14 @@ class Intervention(Session):
             if not acts:
                 return run() if original is None else original
             dropout, autocast = captured.dropout, torch.is_autocast_enabled(captured.query.device.type)
-            known = site.layer in self._trusted and captured.whole and not autocast
-            if original is None and not (known and self._replaces_all(resolved)):
+            known = (captured.sure or site.layer in self._trusted) and captured.whole and not autocast
+            every = self._replaces_all(resolved)
+            if original is None and not (known and every):
                 original = run()
             with torch._C.DisableTorchFunction(), without_autocast(captured.query), changing(site):
                 if original is not None:
                     self._believe(site, resolved, original)
-                return self._result(site, resolved, dropout, original)
+                return self._result(site, resolved, dropout, original, every)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -206,14 +207,15 @@ class Intervention(Session):
         return any(group.change.output is not None or resolved.weighs(group) for group in resolved.changes)
 
     def _replaces_all(self, resolved: ResolvedCall) -> bool:
-        """Whether no head's own output is wanted."""
-        heads = 0
+        """Whether no head's own output is wanted: all have another, or a mask, be it one that blocks nothing."""
+        heads, changed = 0, False
         for group in resolved.changes:
             output = group.change.output
-            needs = output is not None and output.needs
-            if resolved.weighs(group) or (output is not None and not needs):
+            given = resolved.weighs(group) or (output is not None and not output.needs)
+            changed = changed or given
+            if given or group.change.mask is not None:
                 heads += len(group.heads)
-        return heads == resolved.sizes.heads
+        return changed and heads == resolved.sizes.heads
 
     def _believe(self, site: CallSite, resolved: ResolvedCall, original: Any) -> None:
         """Raise where what was read does not explain the call's own result."""
@@ -222,7 +224,10 @@ class Intervention(Session):
         with self._aside():
             self._trust(site, replace(resolved, captured=captured, changes=()), original)
 
-    def _result(self, site: CallSite, resolved: ResolvedCall, dropout: float, original: Any) -> Any:
+    def _result(
+        self, site: CallSite, resolved: ResolvedCall, dropout: float, original: Any, every: bool
+    ) -> Any:
+        """The result in the place of the call's own; `every` says that no head keeps what it has there."""
         captured, sizes = resolved.captured, resolved.sizes
         if resolved.value is None or captured.changed is None or captured.output is None:
             raise WatchError(unchangeable(site, "its result cannot be replaced"))
@@ -233,7 +238,7 @@ class Intervention(Session):
                 raise WatchError(unchangeable(site, "its result does not show its heads"))
         replaced: list[tuple[tuple[int, ...], Tensor]] = []
         for group in resolved.changes:
-            output = self._output(resolved, group, dropout, model_output)
+            output = self._output(resolved, group, dropout, model_output, every)
             if output is not None:
                 replaced.append((group.heads, output))
         if not replaced:
@@ -246,13 +251,20 @@ class Intervention(Session):
         return result
 
     def _output(
-        self, resolved: ResolvedCall, group: Group, dropout: float, model_output: Tensor | None
+        self,
+        resolved: ResolvedCall,
+        group: Group,
+        dropout: float,
+        model_output: Tensor | None,
+        every: bool,
     ) -> Tensor | None:
         """The output of a group of heads; None where it stays what it is."""
         change, output, weighs = group.change.output, None, resolved.weighs(group)
         if weighs:
             self._check_placed(resolved, group)
-        if weighs and (change is None or change.needs):
+        # With the call's own result at hand as without it: the second pass is to give the bits of the first.
+        computed = weighs or every
+        if computed and (change is None or change.needs):
             part = resolved.changed(group)
             assert part.value is not None
             output = attend(part.query, part.key, part.value, dropout=dropout, **part.model_spec)
@@ -263,7 +275,7 @@ class Intervention(Session):
         changed = change.of(resolved.head_output(group, change, output))
         if change.alters:
             return changed
-        if weighs:
+        if computed:
             return output
         return None
 

@@ -18,12 +18,14 @@ from regard import files
 from regard.checks.arguments import flag, listed, number, shown, whole
 from regard.errors import ArgumentError, RecordError
 from regard.files import sealing
-from regard.masks import Mask, deserialize_mask, serialize_mask
+from regard.masks import Mask, Prefix, deserialize_mask, serialize_mask
 from regard.masks.algebra import as_mask
 from regard.watch.changes import ByLayer, Fixed, HeadChange, Output, Zero
 
 Pair = tuple[str | int, int]
 FORM = sealing.Form("regard-plan", 1, "plan")
+# The mask of a head that stays full.
+EVERYTHING = ~Prefix(0)
 FIELDS = ("heads", "kind", "mask", "temperature", "softcap", "output", "top", "uniform")
 
 
@@ -195,6 +197,30 @@ class Plan(Sequence[Change]):
             raise RecordError(f"{file}: cannot be read: {fault.strerror or fault}") from fault
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
             raise RecordError(f"{file}: holds no plan that this Regard can read: {fault}") from fault
+
+
+def of_masks(rows: Iterable[tuple[str | int, str | None, int, Mask | None]]) -> Plan:
+    """A plan of masks, with one change for all heads that have the same, which so go through one fold together.
+
+    Args:
+        rows: `(layer, kind, head, mask)`; None is the mask of a head that stays full. Where another head of its layer
+            has a mask, it is given one that blocks nothing: with all heads named, the layer's own attention is not
+            needed.
+
+    Raises:
+        ArgumentError: no head has a mask.
+    """
+    rows = list(rows)
+    sparse = {(layer, kind) for layer, kind, _, mask in rows if mask is not None}
+    if not sparse:
+        raise ArgumentError("a plan of masks must have a mask for at least one head, got none")
+    pairs: dict[tuple[Any, Mask], list[Pair]] = {}
+    for layer, kind, head, mask in rows:
+        if mask is None:
+            mask = EVERYTHING
+        if (layer, kind) in sparse:
+            pairs.setdefault((kind, mask), []).append((layer, head))
+    return Plan([Change(heads=tuple(heads), kind=kind, mask=mask) for (kind, mask), heads in pairs.items()])
 
 
 def _pair(name: str, value: Any) -> Pair:

@@ -223,11 +223,11 @@ class ResolvedCall:
             used = kv_heads
         value = self.value
         if value is not None:
-            value = value[:, used]
+            value = _picked(value, used)
         return replace(
             alone,
-            query=self.query[:, heads],
-            key=self.key[:, used],
+            query=_picked(self.query, heads),
+            key=_picked(self.key, used),
             value=value,
             sizes=replace(sizes, heads=len(heads), kv_heads=len(used)),
             model_spec=spec_of_heads(self.model_spec, heads),
@@ -241,3 +241,11 @@ class ResolvedCall:
             seen = observed(self.query.detach(), self.key.detach(), None, self.as_called, want, top)
         assert seen.top is not None
         return TopKeys(seen.top.keys, self.offset)
+
+
+def _picked(tensor: Tensor, heads: list[int]) -> Tensor:
+    """Some heads of a tensor `(batch, heads, …)`; neighbors without a copy."""
+    first, last = heads[0], heads[-1]
+    if heads == list(range(first, last + 1)):
+        return tensor[:, first : last + 1]
+    return tensor[:, heads]

@@ -62,11 +62,14 @@ def _named(model: nn.Module, names: list[str], layer: str | int) -> list[str]:
         known = f"blocks: {', '.join(map(str, blocks)) or 'none'}"
     elif layer == type(model).__name__ and layer not in names:
         # The model itself, as records call it where it attends without a module inside.
-        layers, known = [layer, *names], ""
+        return [layer, *names]
     else:
         tops = [name for name in names if fnmatchcase(name, layer)]
         layers = [name for name in names if any(name == top or name.startswith(f"{top}.") for top in tops)]
-        known = close_to(layer, names)
+        known = ""
+        # Only where it is said: to look for names alike takes longer than all else here.
+        if not layers:
+            known = close_to(layer, names)
     if not layers:
         raise ArgumentError(f"layers must name modules of {type(model).__name__}, got {layer!r}; {known}")
     return layers

@@ -13,11 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.analysis.diagnosis.diagnosis import Heads
+from regard.analysis.output_projection import output_weight
 from regard.watch import Change, intervene
 from regard.watch.changes import HeadOutput, Seen
-
-# What transformers, torch and Regard call the projection behind the heads.
-PROJECTIONS = ("o_proj", "out_proj", "c_proj", "out_lin", "output", "dense", "o", "wo")
 
 
 class Norms(NamedTuple):
@@ -49,10 +47,10 @@ class HeadNorms:
         output = heads.output.detach().float()
         count, dim = output.shape[1], output.shape[3]
         key = (heads.layer, heads.kind)
-        weight = projection(self.model, heads.layer, count * dim)
+        weight = output_weight(self.model, heads.layer, count * dim)
         self._projected[key] = weight is not None
         if weight is not None:
-            parts = weight.detach().float().to(output.device).view(count, dim, -1)
+            parts = weight.float().to(output.device).view(count, dim, -1)
             # |o W|² = o (W Wᵀ) oᵀ, in which the width of the model does not occur.
             gram = parts @ parts.transpose(1, 2)
             squares = torch.einsum("bhqd,hde,bhqe->bhq", output, gram, output)
@@ -72,24 +70,3 @@ class HeadNorms:
             norms.append(self._largest.get(key, torch.full((layer.count,), torch.nan)).double().numpy())
             projected.append(np.full(layer.count, self._projected.get(key, False)))
         return Norms(np.concatenate(norms), np.concatenate(projected))
-
-
-def projection(model: nn.Module, layer: str, width: int) -> Tensor | None:
-    """The weight `(width, …)` by which the outputs of a layer's heads are projected; None where it is not known."""
-    parent = layer.rpartition(".")[0]
-    # BERT's stands in the module around its attention.
-    for name in (layer, parent, f"{parent}.output"):
-        try:
-            module = model.get_submodule(name.lstrip("."))
-        except AttributeError:
-            continue
-        for leaf, child in module.named_children():
-            weight = getattr(child, "weight", None)
-            if leaf not in PROJECTIONS or not isinstance(weight, Tensor) or weight.ndim != 2:
-                continue
-            # GPT-2's layers have their inputs first.
-            if isinstance(child, nn.Linear):
-                weight = weight.T
-            if weight.shape[0] == width:
-                return weight
-    return None

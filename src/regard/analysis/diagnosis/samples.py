@@ -34,12 +34,14 @@ def samples(call: Call, padded: Tensor | None, tokens: Sequence[Sequence[str]] |
         tokens: of the keys, for each text.
     """
     result: Samples = {}
+    later = _later(call)
     if call.lse is not None or call.attends is not None or call.allowed is not None:
         result |= _of_rows(call)
         if call.received is not None:
-            result |= _of_keys(call, padded, tokens)
-    if call.placed and call.kind == "self" and min(call.sizes.queries, call.sizes.keys) > 1:
-        result |= _later(call)
+            result |= _of_keys(call, _blocks_later(later), padded, tokens)
+    # One token has no later one, and its zeros would count as those of a text.
+    if min(call.sizes.queries, call.sizes.keys) > 1:
+        result |= later
     largest = largest_scores(call)
     result["largest_score"] = largest.masked_fill(largest == -torch.inf, torch.nan)
     if call.entropy is not None:
@@ -85,7 +87,9 @@ def _choice(call: Call) -> Tensor:
     return valid
 
 
-def _of_keys(call: Call, padded: Tensor | None, tokens: Sequence[Sequence[str]] | None) -> Samples:
+def _of_keys(
+    call: Call, causal: bool, padded: Tensor | None, tokens: Sequence[Sequence[str]] | None
+) -> Samples:
     """What the most attended key gets of the queries that could attend it, which key it is, and what padding gets."""
     assert call.received is not None
     received, valid = call.received.detach().cpu().double(), call.valid().cpu()
@@ -94,7 +98,7 @@ def _of_keys(call: Call, padded: Tensor | None, tokens: Sequence[Sequence[str]] 
         total = received.sum(-1)
         on_padding = torch.where(padded[:, None], received, 0.0).sum(-1)
         result["padding"] = torch.where(total > 0, on_padding / total, torch.nan)
-    could = _could(call, valid, received.shape[-1])
+    could = _could(call, causal, valid, received.shape[-1])
     queries = valid.sum(-1, keepdim=True)
     # A key at the end of a causal text is seen by few: that they all attend it says nothing.
     counted = (could >= FEWEST) & (2 * could >= queries)
@@ -105,13 +109,13 @@ def _of_keys(call: Call, padded: Tensor | None, tokens: Sequence[Sequence[str]] 
     known = (_choice(call).sum(-1) >= FEWEST) & counted.any(-1)
     result["one_key"] = torch.where(known, most, torch.nan)
     result["key"] = torch.where(known, key.double(), torch.nan)
-    result["resting"] = torch.where(known, _resting(call, key, padded, tokens), torch.nan)
+    result["resting"] = torch.where(known, _resting(call, causal, key, padded, tokens), torch.nan)
     return result
 
 
-def _could(call: Call, valid: Tensor, keys: int) -> Tensor:
+def _could(call: Call, causal: bool, valid: Tensor, keys: int) -> Tensor:
     """`(batch, heads, keys)`: how many valid queries could attend each key, as far as causality decides it."""
-    if not _blocks_later(call):
+    if not causal:
         return valid.sum(-1, keepdim=True).expand(*valid.shape[:2], keys)
     # Of each query, how many there are from it on; 0 behind the last one.
     from_here = pad(valid.flip(-1).cumsum(-1).flip(-1), (0, 1))
@@ -120,7 +124,7 @@ def _could(call: Call, valid: Tensor, keys: int) -> Tensor:
 
 
 def _resting(
-    call: Call, key: Tensor, padded: Tensor | None, tokens: Sequence[Sequence[str]] | None
+    call: Call, causal: bool, key: Tensor, padded: Tensor | None, tokens: Sequence[Sequence[str]] | None
 ) -> Tensor:
     """`(batch, heads)`: 1 where the key is one on which heads rest: the first, a separator, a special token."""
     keys = call.sizes.keys
@@ -133,15 +137,17 @@ def _resting(
     if tokens is not None and len(tokens) == len(key) and all(len(row) == keys for row in tokens):
         marks = torch.tensor([[is_separator(token) for token in row] for row in tokens])
         resting = resting | marks.gather(1, key)
-    elif not _blocks_later(call):
+    elif not causal:
         # Without tokens nobody can say that the last one is no special token, as encoders have one there.
         resting = resting | (key == last)
     return resting.double()
 
 
 def _later(call: Call) -> Samples:
-    """The share of the mass on keys after the query, and whether the mask allows any such key."""
+    """The share of the mass on keys after the query, and whether the mask allows any such key, as far as known."""
     result: Samples = {}
+    if not call.placed or call.kind != "self":
+        return result
     if call.by_offset is not None:
         result["later"] = _share(call.by_offset, offsets_of(call, call.offset) < 0)
         if "by_offset" in call.uniform:
@@ -169,11 +175,8 @@ def _share(mass: Tensor, where: Tensor) -> Tensor:
     return torch.where(total > 0, sums[..., where].sum(-1) / total, torch.nan)
 
 
-def _blocks_later(call: Call) -> bool:
-    """Whether no query of the call may attend what comes after it."""
-    if not call.placed or call.kind != "self":
-        return False
-    later = _later(call)
+def _blocks_later(later: Samples) -> bool:
+    """Whether no query may attend what comes after it, by what `_later` knows of the call."""
     if "allows_later" in later:
         return not bool(later["allows_later"].any())
     return "later" in later and not bool((later["later"] > 0).any())

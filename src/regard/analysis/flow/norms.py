@@ -131,8 +131,9 @@ def norms(record: Record, model: nn.Module | None = None, *, map: int | None = N
     """Value-weighted norms of every call of a record, ‖w · f(v)‖ = w · ‖f(v)‖, in O(n) memory.
 
     f(v) is the value times its head's slice of the output projection, without the projection's bias, which is nobody's.
-    Known are the projections of Regard's layers, of BERT, GPT-2 and Llama in transformers and of what is built alike;
-    elsewhere, and without a model, f(v) is the value itself, and `projected` says so.
+    Projections are known by their names: those of Regard's and torch's layers and of most families of transformers,
+    without those that have a gate or a norm before it. Elsewhere, and without a model, f(v) is the value itself, and
+    `projected` says so.
 
     Args:
         record: made by `watch(model, keep="vectors")`.

@@ -5,13 +5,13 @@ Knows values and projections; the weights that they are given with are in `norms
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from regard.analysis.pruning.surgery import Attention, attentions
+from regard.analysis.output_projection import output_weight
 from regard.errors import ArgumentError, RecordError
 from regard.record.call import Call
 
@@ -53,30 +53,29 @@ def value_norms_of(calls: Sequence[Call], model: nn.Module | None) -> list[Value
         RecordError: a call without values.
         ArgumentError: the model lacks a layer of the record, and is not the one that was watched.
     """
-    known: Mapping[str, Attention] = {}
     if model is not None:
-        known = attentions(model)
         present = {name or type(model).__name__ for name, _ in model.named_modules()}
         for call in calls:
             if call.layer not in present:
                 raise ArgumentError(
                     f"model must be the one that was watched, and {type(model).__name__} has no module {call.layer}"
                 )
-    return [_of_call(call, known.get(call.layer)) for call in calls]
+    return [_of_call(call, model) for call in calls]
 
 
-def _of_call(call: Call, attention: Attention | None) -> ValueNorms:
+def _of_call(call: Call, model: nn.Module | None) -> ValueNorms:
     if call.value is None:
         raise RecordError(f"{call.layer}: norms need the values, and this call has none")
     # In float64, where a square of large float32 values is no inf.
     value, heads = call.value.double(), call.sizes.heads
     width = value.shape[3]
     weight = None
-    if attention is not None and attention.heads == heads and attention.output is not None:
-        weight = attention.output.to("cpu", torch.float64)
-    if weight is None or weight.shape[0] != heads * width:
+    if model is not None:
+        weight = output_weight(model, call.layer, heads * width)
+    if weight is None:
         norms = value.norm(dim=-1).repeat_interleave(call.sizes.group, 1)
         return ValueNorms(call.layer, norms, projected=False)
+    weight = weight.to("cpu", torch.float64)
     norms = value.new_empty(value.shape[0], heads, call.sizes.keys)
     for head in range(heads):
         # ‖v W‖ = ‖v Rᵀ‖ where Wᵀ = Q R: R is as small as a head, where W is as wide as the model.

@@ -12,12 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.analysis.output_projection import output_projection
 from regard.errors import ArgumentError
 from regard.nn.attention import MultiHeadAttention
 from regard.nn.positions import Alibi, Relative, Rotary
-
-# Of an attention of Llama's kind: its projections, and norms of what comes before the weights.
-LLAMA_PARTS = {"q_proj", "k_proj", "v_proj", "o_proj", "q_norm", "k_norm"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +27,6 @@ class Attention:
         module: it.
         heads: how many heads it has, and `group`, how many of them share one head of keys.
         cut: takes a module down to these heads and these heads of keys.
-        output: the weight of its output projection, inputs first: `(heads · value_dim, embed_dim)`; None where
-            something else is between the heads and it.
     """
 
     layer: str
@@ -38,7 +34,6 @@ class Attention:
     heads: int
     group: int
     cut: Callable[[list[int], list[int]], None]
-    output: Tensor | None
 
 
 def attentions(model: nn.Module) -> dict[str, Attention]:
@@ -55,8 +50,10 @@ def attentions(model: nn.Module) -> dict[str, Attention]:
         elif type(module).__name__ == "GPT2Attention":
             known[layer] = _of_gpt2(layer, module)
         elif _linears(module, "query", "key", "value") and hasattr(module, "attention_head_size"):
-            output = _output_beside(model, name)
-            if output is not None:
+            output = None
+            if name.rpartition(".")[2] == "self":
+                output = output_projection(model, name, module.query.out_features)
+            if isinstance(output, nn.Linear):
                 known[layer] = _of_bert(layer, module, output)
     return known
 
@@ -115,14 +112,14 @@ def _plan(
 
 
 def _of_regard(layer: str, module: MultiHeadAttention) -> Attention:
-    group, output = module.num_heads // module.num_kv_heads, module.output.weight.detach().T
+    group = module.num_heads // module.num_kv_heads
     if module.score is not None or not isinstance(module.positions, None | Alibi | Relative | Rotary):
         part = type(module.score or module.positions).__name__
 
         def refuse(_queries: list[int], _keys: list[int]) -> None:
             raise ArgumentError(f"{layer} has {part}, whose heads cannot be taken")
 
-        return Attention(layer, module, module.num_heads, group, refuse, output)
+        return Attention(layer, module, module.num_heads, group, refuse)
 
     def cut(queries: list[int], keys: list[int]) -> None:
         dim, value_dim = module.head_dim, module.value_dim
@@ -145,7 +142,7 @@ def _of_regard(layer: str, module: MultiHeadAttention) -> Attention:
         elif isinstance(module.positions, Relative):
             module.positions.weight = _taken(module.positions.weight, torch.tensor(queries))
 
-    return Attention(layer, module, module.num_heads, group, cut, output)
+    return Attention(layer, module, module.num_heads, group, cut)
 
 
 def _of_llama(layer: str, module: Any) -> Attention:
@@ -163,12 +160,7 @@ def _of_llama(layer: str, module: Any) -> Attention:
             if hasattr(module, name):
                 setattr(module, name, size)
 
-    learned = {name for name, child in module.named_children() if next(child.parameters(), None) is not None}
-    weight = None
-    # A norm of the heads' outputs, as BitNet has, or a gate is no part of a projection.
-    if learned <= LLAMA_PARTS:
-        weight = module.o_proj.weight.detach().T
-    return Attention(layer, module, module.q_proj.out_features // dim, group, cut, weight)
+    return Attention(layer, module, module.q_proj.out_features // dim, group, cut)
 
 
 def _of_bert(layer: str, module: Any, output: nn.Linear) -> Attention:
@@ -180,8 +172,7 @@ def _of_bert(layer: str, module: Any, output: nn.Linear) -> Attention:
         _keep_inputs(output, _rows(queries, dim))
         module.num_attention_heads, module.all_head_size = len(queries), len(queries) * dim
 
-    weight = output.weight.detach().T
-    return Attention(layer, module, module.query.out_features // dim, 1, cut, weight)
+    return Attention(layer, module, module.query.out_features // dim, 1, cut)
 
 
 def _of_gpt2(layer: str, module: Any) -> Attention:
@@ -202,17 +193,7 @@ def _of_gpt2(layer: str, module: Any) -> Attention:
         module.c_proj.nx = len(rows)
         module.num_heads, module.split_size = len(queries), len(rows)
 
-    return Attention(layer, module, size // dim, 1, cut, module.c_proj.weight.detach())
-
-
-def _output_beside(model: nn.Module, name: str) -> nn.Linear | None:
-    """The output projection of BERT's self-attention, which stands in the module around it."""
-    parent, _, leaf = name.rpartition(".")
-    around = model.get_submodule(parent)
-    dense = getattr(getattr(around, "output", None), "dense", None)
-    if leaf == "self" and isinstance(dense, nn.Linear):
-        return dense
-    return None
+    return Attention(layer, module, size // dim, 1, cut)
 
 
 def _linears(module: nn.Module, *names: str) -> bool:
