@@ -177,4 +177,7 @@ def test_a_kept_history_without_roles_shows_those_of_the_trained_model(regard, t
     status, _, err = regard("history", "language", "--only", "decoder", "--page", "page.html")
     assert (status, err) == (0, "")
     html = (tmp_path / "page.html").read_text()
-    assert "once it is trained and reads one example" in html and "separator: attends to separators" in html
+    assert (
+        "this is the trained model alone, as it reads one example" in html
+        and "separator: attends to separators" in html
+    )

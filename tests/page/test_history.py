@@ -140,14 +140,20 @@ def test_the_roles_are_there_if_they_can_be_told():
         replace(own, statistics=tuple(f"group.{name}" for name in own.statistics)),
         a_history(statistics=NAMES),
     ):
-        assert "What each head does" not in history(unkept, title="")
+        without = history(unkept, title="")
+        assert (
+            "The history kept no roles, so it cannot be told what the heads did along the steps." in without
+        )
+        assert pictures(without) == pictures(
+            re.sub("What each head does.*?</section>", "", without, flags=re.S)
+        )
         assert "roles" not in [name for name, _ in drawings(unkept)]
 
 
 def test_without_roles_along_the_steps_those_of_the_trained_model_are_shown():
     record = samples.watched()
     html = histories([Part("a task", a_history(statistics=NAMES), record=record)], title="")
-    assert "once it is trained and reads one example" in html
+    assert "The history kept no roles" in html and "this is the trained model alone" in html
     assert pictures(html)[0] == pictures(embed.figure(draw.roles(record, title=""), ""))[0]
     # Those along the steps say more.
     own = random_history(looks=7, layers=2, heads=3)

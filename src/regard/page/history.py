@@ -29,6 +29,7 @@ ENTROPY = (
     "How spread out the attention of each head is, query by query: 0 where it looks at a single token. "
     "A line that falls is a head that learns where to look."
 )
+NO_ROLES = "The history kept no roles, so it cannot be told what the heads did along the steps"
 MAPS = (
     "One map per step, with the queries down and the keys across: the stronger the color, the larger the weight. "
     "The colors of a head mean the same at all steps."
@@ -42,7 +43,8 @@ class Part:
     Attributes:
         title: its heading. history: as `regard.training.train` kept it.
         loss: step → training loss; None or empty: no curve.
-        record: of the trained model, whose roles are shown where the history kept none; None: no roles then.
+        record: of the trained model, whose roles are shown where the history kept none, which the page says; None: no
+            roles then.
     """
 
     title: str
@@ -190,12 +192,14 @@ def _does(part: Part) -> tuple[str, str]:
         "Where most of its attention goes, in a word. Where the color changes, the head does something new."
     )
     figure = _roles(part.history, title="")
-    if figure is None and part.record is not None:
-        # What the heads did at earlier steps cannot be told any more: only the trained model is left.
-        hint = "Where most of its attention goes, in a word, once it is trained and reads one example."
+    if figure is not None:
+        return (hint, _drawn(embed.figure(figure, "")))
+    if part.record is not None:
         figure = _roles(part.record, title="")
     if figure is None:
-        return ("", "")
+        return (f"{NO_ROLES}.", "")
+    # What the heads did at earlier steps cannot be told any more: only the trained model is left.
+    hint = f"{NO_ROLES}: this is the trained model alone, as it reads one example, and no step before."
     return (hint, _drawn(embed.figure(figure, "")))
 
 
