@@ -34,6 +34,7 @@ LAYERS = (
     ("survey",),
     ("nn", "models", "training"),
     ("analysis", "bench"),
+    ("web",),
     ("draw", "page", "embedded"),
     ("tasks",),
     ("cli", "__main__", "__init__"),
