@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Event
 
 import torch
@@ -44,6 +44,11 @@ class Pooled:
             valid=_paired(self.valid, 0).sum(1),
             widths=_paired(self.widths, 0).sum(1),
         )
+
+    def at(self, rows: slice, columns: slice) -> Pooled:
+        """Some of the cells."""
+        grids = (self.total, self.peak, self.allowed)
+        return Pooled(*(grid[rows, columns] for grid in grids), self.valid[rows], self.widths[columns])
 
     def logs(self, pool: Pool) -> Tensor:
         """Logarithms of the weights, `(rows, columns)`, float16; NaN where the mask allows no pair."""
@@ -89,3 +94,13 @@ def pooled(
     starts = torch.arange(k0, k1, cell)
     valid = count.view(rows, cell).sum(1)
     return Pooled(total[0, 0], peak[0, 0], allowed, valid, (k1 - starts).clamp(max=cell))
+
+
+def with_mask(vectors: Vectors, cells: Pooled, cell: int) -> Pooled:
+    """All cells of a head, with what its mask allows: of a kept map that is not known."""
+    allowed, queries = cells.peak != 0, vectors.query.shape[2]
+    for start, stop, part in vectors.stretches(0, queries):
+        first = part.spec.offset
+        grid = Cells(cells.total[None, None], cells.peak[None, None], cell, first - start, 0)
+        mark(part.spec.mask, range(first, first + stop - start), part.keys, grid, allowed)
+    return replace(cells, allowed=allowed)

@@ -18,10 +18,11 @@ from regard import engines
 from regard.engines.column_sums import normalized
 from regard.engines.walk import finished, plain
 from regard.engines.windows import Rows
+from regard.masks import Tile
 from regard.masks.window import Window
 from regard.products import with_sink
 from regard.record.call import Call
-from regard.record.segments import one_head
+from regard.record.segments import Part, one_head
 from regard.shapes import statistics_dtype
 from regard.statistics.table import Wanted
 from regard.web.tiles.protocol import check
@@ -104,9 +105,28 @@ class Vectors:
         tile, allowed = self._scores(rows, key, key + 1, fill=True)
         return float(tile), allowed is None or bool(allowed.all())
 
-    def valid(self, q0: int, q1: int, cancel: Event | None = None) -> Tensor:
-        """`(q1 − q0,)`, which of these queries attend something."""
-        return torch.cat([rows.l[0, 0] != 0 for _, rows in self.rows(q0, q1, SEEN, cancel)])
+    def stretches(self, q0: int, q1: int) -> Iterator[tuple[int, int, Part]]:
+        """The queries `q0 ≤ q < q1`, part by part: the index of the first one, the one after the last, and the part.
+
+        The spec of such a part has the position of the first one as its offset.
+        """
+        for first, part in self.parts:
+            start, stop = max(q0, first), min(q1, first + part.queries)
+            if start < stop:
+                spec = replace(part.spec, offset=part.spec.offset + start - first)
+                yield start, stop, replace(part, spec=spec)
+
+    def masked(self, q0: int, q1: int, k0: int, k1: int) -> bool:
+        """Whether the mask is known to allow none of these queries any of these keys, without a look at pairs."""
+        for start, stop, part in self.stretches(q0, q1):
+            last, first = min(k1, part.keys), part.spec.offset
+            if k0 >= last:
+                continue
+            if part.spec.mask is None:
+                return False
+            if part.spec.mask.tile(first, first + stop - start, k0, last) is not Tile.NONE:
+                return False
+        return True
 
     def _plain(self, start: int, stop: int) -> Rows:
         """Queries of one part, without what the first fold said of them."""
