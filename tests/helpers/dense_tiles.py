@@ -69,7 +69,14 @@ def observed_call(query: Tensor, key: Tensor, *, cells: int | None = None, **spe
     seen = rg.observe(query, key, map=cells, statistics=["lse", "max_weight", "received_max"], **spec)
     parts = {field.name: getattr(seen, field.name) for field in fields(seen)}
     return Call(
-        **parts, layer="layer.0", kind="self", sizes=sizes, offset=full.offset, query=query, key=key, spec=full
+        **parts,
+        layer="layer.0",
+        kind="self",
+        sizes=sizes,
+        offset=full.offset,
+        query=query,
+        key=key,
+        spec=full,
     )
 
 

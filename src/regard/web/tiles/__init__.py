@@ -6,9 +6,10 @@ from regard.record.call import Call
 from regard.statistics.observation import check_index
 from regard.web.tiles.head import HeadTiles
 from regard.web.tiles.kept_map import MapTiles
+from regard.web.tiles.of_record import RecordTiles
 from regard.web.tiles.protocol import CanceledError, Pair, Peak, Tiles
 
-__all__ = ["CanceledError", "Pair", "Peak", "Tiles", "tiles_of"]
+__all__ = ["CanceledError", "Pair", "Peak", "RecordTiles", "Tiles", "tiles_of"]
 
 
 def tiles_of(call: Call, head: int, batch: int = 0) -> Tiles:

@@ -72,7 +72,7 @@ class Pyramid:
             queries: of the call. keys: of the call.
             folder: where the file lies; None: where temporary files do.
         """
-        shapes = [_shape(queries, keys, level) for level in range(depth(queries, keys))]
+        shapes = [level_shape(queries, keys, level) for level in range(depth(queries, keys))]
         sizes = [math.prod(shape) for shape in shapes]
         with tempfile.TemporaryFile(dir=folder) as file:
             # A file of holes: what nobody writes takes no room.
@@ -185,7 +185,7 @@ def depth(queries: int, keys: int) -> int:
     return min(LEVELS, (longest - 1).bit_length() + 1)
 
 
-def _shape(queries: int, keys: int, level: int) -> tuple[int, int, int, int, int]:
+def level_shape(queries: int, keys: int, level: int) -> tuple[int, int, int, int, int]:
     """Rows and columns of tiles, the two poolings, and the cells of a tile."""
     rows, columns = -(-queries // (BASE << level)), -(-keys // (BASE << level))
     return -(-rows // SIDE), -(-columns // SIDE), 2, min(rows, SIDE), min(columns, SIDE)
