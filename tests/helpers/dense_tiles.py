@@ -49,15 +49,17 @@ class DenseTiles:
         side = SIDE * cell
         at = slice(row * side, (row + 1) * side), slice(column * side, (column + 1) * side)
         weights, allowed = self.weights[at], self.allowed[at].double()
-        margin = (0, -weights.shape[1] % cell, 0, -weights.shape[0] % cell)
-        cells = (pad(x, margin).unflatten(0, (-1, cell)).unflatten(2, (-1, cell)) for x in (weights, allowed))
+        # A cell that is larger than all tokens is no larger than they are.
+        tall, wide = (min(cell, size) for size in weights.shape)
+        margin = (0, -weights.shape[1] % wide, 0, -weights.shape[0] % tall)
+        cells = (pad(x, margin).unflatten(0, (-1, tall)).unflatten(2, (-1, wide)) for x in (weights, allowed))
         weights, allowed = cells
         if pool == "max":
             values = weights.amax((1, 3))
         else:
             # Over the queries that attend something, and all keys of the cell.
-            valid = pad((self.weights[at[0]].sum(1) > 0).double(), margin[2:]).view(-1, cell).sum(1)
-            keys = pad(torch.ones(self.weights[at].shape[1]), margin[:2]).view(-1, cell).sum(1)
+            valid = pad((self.weights[at[0]].sum(1) > 0).double(), margin[2:]).view(-1, tall).sum(1)
+            keys = pad(torch.ones(self.weights[at].shape[1]), margin[:2]).view(-1, wide).sum(1)
             values = weights.sum((1, 3)) / (valid.clamp(min=1)[:, None] * keys)
         return values.masked_fill(allowed.sum((1, 3)) == 0, torch.nan)
 
@@ -100,4 +102,14 @@ def faults(got: Tensor, wanted: Tensor, budget: float = 2e-5) -> list[str]:
     small = (wanted < 1e-46) & ~wanted.isnan()
     if not bool(torch.isneginf(got[small]).all()):
         found.append("a weight of 0 is not −inf")
+    return found
+
+
+def places(queries: int, keys: int) -> list[tuple[int, int, int]]:
+    """Cell, row and column of every tile of every level, until one cell has all and one more."""
+    found, cell = [], 1
+    while cell < 4 * max(queries, keys):
+        rows, columns = (-(-size // (cell * SIDE)) for size in (queries, keys))
+        found += [(cell, row, column) for row in range(rows) for column in range(columns)]
+        cell *= 2
     return found

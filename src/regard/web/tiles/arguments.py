@@ -18,6 +18,8 @@ def checked_tile(queries: int, keys: int, cell: int, row: int, column: int, pool
         raise ArgumentError(f"cell must be a power of two, got {cell}")
     if pool not in ("mean", "max"):
         raise ArgumentError(f"pool must be 'mean' or 'max', got {shown(pool)}")
+    if not queries or not keys:
+        raise ArgumentError(f"there are no tiles: {queries} queries, {keys} keys")
     slices = []
     for name, value, size in (("row", row, queries), ("column", column, keys)):
         many = -(-size // (cell * SIDE))

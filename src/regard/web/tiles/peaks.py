@@ -1,7 +1,7 @@
 """The largest weights of a head, found without looking at all of them: by branch and bound on its map.
 
-A cell whose largest weight is below the smallest of those found so far is never opened. Bounds come from the kept map or
-the pyramid, and from what the record knows of each query's largest weight.
+A cell whose largest weight is below the smallest of those found so far is never opened. Bounds come from the kept map
+or the pyramid, and from what the record knows of each query's largest weight.
 """
 
 from __future__ import annotations

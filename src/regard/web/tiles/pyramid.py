@@ -1,4 +1,4 @@
-"""A head's map at every size of cell from 32 tokens on, in a file that is mapped into memory, filled where it is looked at.
+"""A head's map at every size of cell from 32 tokens on, in a file mapped into memory, filled where somebody looks.
 
 Knows cells and where they are kept; it does not know how they are computed. A square of 256 × 256 cells of 32 tokens, a
 tile of the base, gives its part to every level at once, from sums in float32: no level is made of rounded numbers.

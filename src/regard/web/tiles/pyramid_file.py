@@ -1,4 +1,4 @@
-"""A complete pyramid as a file beside a record, mapped into memory where it is read, and a sealed document that names it.
+"""A complete pyramid as a file beside a record, mapped where it is read, and a sealed document that names it.
 
 What is damaged or of another record is not used: a picture that can be made again is worth no error.
 """

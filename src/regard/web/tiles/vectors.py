@@ -98,12 +98,14 @@ class Vectors:
         return result
 
     def score(self, query: int, key: int) -> tuple[float, bool]:
-        """What the softmax sees of one pair, −inf where the mask does not allow it, and whether it does."""
+        """What the softmax sees of one pair, −inf where the mask does not allow it, and whether the mask does."""
         ((_, rows),) = self.rows(query, query + 1)
         if key >= rows.key.shape[2]:
             return -torch.inf, False
-        tile, allowed = self._scores(rows, key, key + 1, fill=True)
-        return float(tile), allowed is None or bool(allowed.all())
+        allowed, position = True, rows.spec.offset
+        if rows.spec.mask is not None:
+            allowed = bool(rows.spec.mask.allows(position, key))
+        return float(self._scores(rows, key, key + 1, fill=True)[0]), allowed
 
     def stretches(self, q0: int, q1: int) -> Iterator[tuple[int, int, Part]]:
         """The queries `q0 ≤ q < q1`, part by part: the index of the first one, the one after the last, and the part.
