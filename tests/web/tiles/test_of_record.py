@@ -155,6 +155,35 @@ def test_a_record_that_is_replaced_meanwhile_stays_what_it_was(tmp_path):
     assert torch.equal(tiles.head(0, 2).row(5), tiles_of(a_call(), 2).row(5))
 
 
+def test_a_record_that_is_replaced_while_it_is_opened_is_opened_again(tmp_path, monkeypatch):
+    folder, load, other = tmp_path / "record", Record.load, replace(a_call(), query=a_call().query + 1)
+    save(folder, a_call())
+    turns = iter([other, None])
+
+    def replaced(path, **more):
+        record, call = load(path, **more), next(turns)
+        if call is not None:
+            save(folder, call)
+        return record
+
+    monkeypatch.setattr(Record, "load", replaced)
+    tiles = RecordTiles.open(folder)
+    assert torch.equal(tiles.record[0].query, other.query)
+    turns = iter([a_call(), other] * 9)
+    with pytest.raises(RecordError, match="must stay while it is opened"):
+        RecordTiles.open(folder)
+
+
+@pytest.mark.parametrize("path", ["nothing", "record/record.json", 3])
+def test_what_is_no_record_is_not_opened(tmp_path, path):
+    save(tmp_path / "record", a_call())
+    where = path
+    if isinstance(path, str):
+        where = tmp_path / path
+    with pytest.raises((RecordError, ArgumentError)):
+        RecordTiles.open(where)
+
+
 @pytest.mark.parametrize(
     "place, message",
     [

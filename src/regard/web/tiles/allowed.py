@@ -1,21 +1,20 @@
-"""Which cells of a window hold a pair that the mask allows: by halving, as the walk of the tiles does.
+"""Which cells of a window hold a pair that the mask allows: by halving, and by a fold of equal scores where that ends.
 
-Knows masks and cells; nothing of weights.
+Knows masks and cells; nothing of a call's vectors.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from regard.engines.cells import Cells
-from regard.engines.walk import allows
+from regard.engines.windows import Rows, add_window
 from regard.masks import Mask, Tile
-from regard.masks.window import Window
+from regard.spec import Spec
 
-# Tokens a side of a square in which pairs are looked at one by one, unless a cell is larger.
-LEAF = 256
+# Tokens a side of a square that is folded and no longer halved, unless a cell is larger.
+LEAF = 1024
 
 
 def mark(mask: Mask | None, queries: range, keys: int, cells: Cells, known: Tensor) -> None:
@@ -51,7 +50,7 @@ def mark(mask: Mask | None, queries: range, keys: int, cells: Cells, known: Tens
                 middle = _middle(k0 - cells.key, k1 - cells.key, side) + cells.key
                 stack += [(q0, q1, k0, middle), (q0, q1, middle, k1)]
         elif kind is Tile.SOME and mask is not None:
-            known[at] |= _pooled(mask, Window(q0, q1, k0, k1, q0), cells)
+            known[at] |= _folded(mask, range(q0, q1), range(k0, k1), cells)
 
 
 def _middle(start: int, stop: int, side: int) -> int:
@@ -59,12 +58,16 @@ def _middle(start: int, stop: int, side: int) -> int:
     return (start + stop + side) // (2 * side) * side
 
 
-def _pooled(mask: Mask, window: Window, cells: Cells) -> Tensor:
-    pairs = allows(mask, window, 1, 1, torch.device("cpu"))
-    pairs = pairs.expand(1, 1, window.q1 - window.q0, window.k1 - window.k0)[0, 0]
-    top, left = (window.q0 - cells.query) % cells.cell, (window.k0 - cells.key) % cells.cell
-    bottom, right = -(window.q1 - cells.query) % cells.cell, -(window.k1 - cells.key) % cells.cell
-    # As bytes: `any` over bools is slower.
-    padded = pad(pairs.to(torch.uint8), (left, right, top, bottom))
-    columns = padded.unflatten(1, (-1, cells.cell)).amax(2)
-    return columns.unflatten(0, (-1, cells.cell)).amax(1).bool()
+def _folded(mask: Mask, queries: range, keys: range, cells: Cells) -> Tensor:
+    """The same of a square, by an engine: of scores that are 0, a weight is 1 where the mask allows the pair."""
+    none, scalar = torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, len(queries), dtype=torch.float64)
+    spec = Spec(1.0, queries.start, mask)
+    # One number stands for all of them: nothing of the length of the text is made.
+    query, key = none.expand(1, 1, len(queries), 1), none.expand(1, 1, keys.stop, 1)
+    top = cells.query + (queries.start - cells.query) // cells.cell * cells.cell
+    left = cells.key + (keys.start - cells.key) // cells.cell * cells.cell
+    rows, columns = -(-(queries.stop - top) // cells.cell), -(-(keys.stop - left) // cells.cell)
+    total = torch.zeros(1, 1, rows, columns)
+    square = Cells(total, torch.zeros_like(total), cells.cell, top, left)
+    add_window(Rows(query, key, spec, scalar, scalar + 1.0), square)
+    return square.peak[0, 0] > 0

@@ -12,7 +12,7 @@ from typing import Any
 from regard.errors import RecordError
 from regard.files import sealing
 from regard.record import Record
-from regard.record.folder import FORM, RECORD
+from regard.record.folder import FORM, MAX_TRIES, RECORD
 from regard.statistics.observation import check_index
 from regard.web.tiles import pyramid_file
 from regard.web.tiles.head import HeadTiles
@@ -48,9 +48,14 @@ class RecordTiles:
             RecordError: no record, or one that is damaged, too new or hostile.
             ArgumentError: no path.
         """
-        record = Record.load(path, mapped=True)
-        body = sealing.read(Path(path) / RECORD, FORM, RecordError)
-        return cls(record, pyramids or Path(path) / FOLDER, body["files"]["statistics"]["sha256"])
+        for _ in range(MAX_TRIES):
+            seal, record = _seal(path), Record.load(path, mapped=True)
+            # Replaced in between, the pyramids of one record would be taken for the other's.
+            if _seal(path) == seal:
+                return cls(record, pyramids or Path(path) / FOLDER, seal)
+        raise RecordError(
+            f"{path}: must stay while it is opened, and other processes save there all the time"
+        )
 
     def head(self, call: int, head: int, batch: int = 0) -> Tiles:
         """The tiles of one head of one row of the batch of one call.
@@ -115,6 +120,15 @@ class RecordTiles:
 
     def _about(self, place: tuple[int, int, int]) -> dict[str, Any]:
         return {"record": self.seal, "call": place[0], "head": place[1], "batch": place[2]}
+
+
+def _seal(path: str | PathLike[str]) -> str:
+    """The digest of a record's data, by its `record.json`; "" where it is for `Record.load` to say what is wrong."""
+    try:
+        body = sealing.read(Path(path) / RECORD, FORM, RecordError)
+        return str(body["files"]["statistics"]["sha256"])
+    except (OSError, RecordError, KeyError, TypeError):
+        return ""
 
 
 def _name(place: tuple[int, int, int]) -> str:

@@ -47,8 +47,8 @@ class Pooled:
 
     def at(self, rows: slice, columns: slice) -> Pooled:
         """Some of the cells."""
-        grids = (self.total, self.peak, self.allowed)
-        return Pooled(*(grid[rows, columns] for grid in grids), self.valid[rows], self.widths[columns])
+        total, peak, allowed = (grid[rows, columns] for grid in (self.total, self.peak, self.allowed))
+        return Pooled(total, peak, allowed, self.valid[rows], self.widths[columns])
 
     def logs(self, pool: Pool) -> Tensor:
         """Logarithms of the weights, `(rows, columns)`, float16; NaN where the mask allows no pair."""

@@ -5,7 +5,6 @@ What is damaged or of another record is not used: a picture that can be made aga
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +61,10 @@ def read(folder: Path, name: str, about: dict[str, Any], queries: int, keys: int
             return None
         with library.safe_open(path, framework="pt") as file:
             tensors = {key: file.get_tensor(key) for key in file.offset_keys()}
-    except (OSError, RecordError, library.SafetensorError):
+        return _unpacked(tensors, queries, keys)
+    # A type that NumPy has not is a TypeError.
+    except (OSError, RecordError, TypeError, library.SafetensorError):
         return None
-    return _unpacked(tensors, queries, keys)
 
 
 def _present(pyramid: Pyramid, level: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,19 +90,21 @@ def _unpacked(tensors: dict[str, Tensor], queries: int, keys: int) -> Pyramid | 
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     states, tops = arrays["states"], arrays["tops"]
     grid = shapes[0][:2]
-    if (states.shape, states.dtype) != (grid, np.uint8) or not np.isin(states, (MASKED, KNOWN)).all():
+    if not _fits(states, grid, np.uint8) or not np.isin(states, (MASKED, KNOWN)).all():
         return None
-    if (tops.shape, tops.dtype) != ((4, *grid), np.float32):
+    if not _fits(tops, (4, *grid), np.float32):
         return None
     levels = []
     for level, (rows, columns, *tile) in enumerate(shapes):
         slots, tiles = arrays[f"{level}.slots"], arrays[f"{level}.tiles"]
-        many = len(tiles)
-        if (slots.shape, slots.dtype) != ((rows, columns), np.int32):
+        many = tiles.shape[:1]
+        if not _fits(slots, (rows, columns), np.int32) or not _fits(tiles, (*many, *tile), np.float16):
             return None
-        if (tiles.shape, tiles.dtype) != ((many, *tile), np.float16) or many > math.prod((rows, columns)):
-            return None
-        if slots.size and not -1 <= slots.min() <= slots.max() < many:
+        if slots.size and not -1 <= slots.min() <= slots.max() < len(tiles):
             return None
         levels.append(Level(slots, tiles))
     return Pyramid(queries, keys, levels, states, tops)
+
+
+def _fits(array: np.ndarray, shape: tuple[int, ...], kind: type[np.generic]) -> bool:
+    return array.shape == shape and array.dtype == np.dtype(kind)
