@@ -36,7 +36,8 @@ def explore(
         list[str] | None,
         typer.Argument(
             metavar="[MODEL | RECORD | TASK]...",
-            help=f"What to open: a record's folder, a model's folder, a Hugging Face name, a task ({', '.join(LOOKS)}). "
+            help="What to open: a record's folder, a model's folder, a Hugging Face name, a task "
+            f"({', '.join(LOOKS)}). "
             "The embedded model and the tasks can always be run.",
             show_default=False,
         ),

@@ -15,7 +15,7 @@ from starlette.staticfiles import StaticFiles
 from regard.errors import RegardError
 from regard.explorer.jobs import Jobs
 from regard.explorer.opened import NotOpenError, Opened
-from regard.explorer.routes import heads, records, runs
+from regard.explorer.routes import heads, playground, records, runs, views
 from regard.explorer.routes.shared import TooBusyError, Turns
 from regard.explorer.security import Access, Guard, SecureHeaders
 from regard.files.versions import own_version
@@ -48,7 +48,7 @@ def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = N
     )
     app.state.opened, app.state.jobs = opened, jobs
     app.state.turns = Turns(opened.limits.computing, opened.limits.waiting)
-    for part in (records, heads, runs):
+    for part in (records, heads, views, runs, playground):
         app.include_router(part.router, prefix="/api")
     _tell_errors(app)
     _serve_page(app, page or bundle())

@@ -9,11 +9,12 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from regard.explorer.worker import Report
+if TYPE_CHECKING:
+    from regard.explorer.worker import Report
 
-Run = Callable[[dict[str, Any], Report], dict[str, Any]]
+Run: TypeAlias = "Callable[[dict[str, Any], Report], dict[str, Any]]"
 # Of the memory that is free when the process begins.
 SHARE = 0.9
 
@@ -66,7 +67,7 @@ def _why(error: Exception) -> str:
 
 
 def _limit_memory(memory: int | None) -> None:
-    """Let allocations fail before the machine has no memory left, and be the first to go if it has none all the same."""
+    """Let allocations fail before the machine has no memory left; if it has none all the same, be the first to go."""
     try:
         import resource
 

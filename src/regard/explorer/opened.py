@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,6 +13,8 @@ from regard.explorer.limits import Limits
 from regard.record import Record
 from regard.record.call import Call
 from regard.web.describe import Description, describe
+from regard.web.exact_head import ExactHead as Tiles
+from regard.web.exact_head import tiles_of
 
 
 class NotOpenError(ArgumentError):
@@ -38,6 +41,10 @@ class Model:
     example: str = ""
 
 
+# Heads whose tiles are kept ready, of each record.
+HEADS = 16
+
+
 @dataclass(eq=False)
 class OpenRecord:
     """A record and what is known of where it comes from.
@@ -51,6 +58,7 @@ class OpenRecord:
     record: Record
     code: str
     _description: Description | None = field(default=None, repr=False)
+    _heads: OrderedDict[tuple[int, int, int], Tiles] = field(default_factory=OrderedDict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def description(self) -> Description:
@@ -69,6 +77,25 @@ class OpenRecord:
         if not 0 <= index < len(self.record):
             raise NotOpenError(f"the call must be from 0 to {len(self.record) - 1}, got {index}")
         return self.record[index]
+
+    def tiles(self, call: int, head: int, batch: int = 0) -> Tiles:
+        """The tiles of one head; those that were asked for last are kept, with what they have worked out.
+
+        Raises:
+            NotOpenError: there is no such call, head or row of the batch.
+        """
+        seen = self.call(call)
+        for name, index, size in (("head", head, seen.sizes.heads), ("batch", batch, seen.sizes.batch)):
+            if not 0 <= index < size:
+                raise NotOpenError(f"the {name} must be from 0 to {size - 1}, got {index}")
+        key = call, head, batch
+        with self._lock:
+            if key not in self._heads:
+                self._heads[key] = tiles_of(seen, head, batch)
+            self._heads.move_to_end(key)
+            while len(self._heads) > HEADS:
+                self._heads.popitem(last=False)
+            return self._heads[key]
 
 
 class Opened:

@@ -84,14 +84,14 @@ class Access:
         Where all addresses are bound any name is taken, as no machine knows all of its own: what such a page could ask
         for is then held back by the password alone.
         """
-        if self.local:
-            return LOOPBACK
         if self.host in ANY:
             return ("*",)
-        names = [self.host, socket.gethostname(), socket.getfqdn()]
-        if ":" in self.host:
-            names[0] = f"[{self.host}]"
-        return (*LOOPBACK, *names)
+        own = self.host
+        if ":" in own:
+            own = f"[{own}]"
+        if self.local:
+            return (*LOOPBACK, own)
+        return (*LOOPBACK, own, socket.gethostname(), socket.getfqdn())
 
     @property
     def exposed(self) -> str:

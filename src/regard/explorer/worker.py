@@ -6,6 +6,7 @@ request means is for whoever wrote the program that is started.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -34,6 +35,7 @@ class Worker:
         self._command = tuple(command)
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
+        self._busy = threading.Lock()
 
     def start(self) -> None:
         """Start the process, if it does not run: its imports take seconds, which a first request need not wait for."""
@@ -49,7 +51,12 @@ class Worker:
         Raises:
             WorkerError: it failed, was stopped, or its process died.
         """
-        process = self._running()
+        with self._busy:
+            return self._answer(self._running(), request, report)
+
+    def _answer(
+        self, process: subprocess.Popen[str], request: dict[str, Any], report: Report
+    ) -> dict[str, Any]:
         assert process.stdin is not None and process.stdout is not None
         try:
             process.stdin.write(json.dumps(request) + "\n")
@@ -73,10 +80,16 @@ class Worker:
         if process is not None:
             process.kill()
             process.wait()
+            # Who waits for its answer reads to the end first.
+            with self._busy:
+                _close(process)
 
     def _running(self) -> subprocess.Popen[str]:
         with self._lock:
-            if self._process is None or self._process.poll() is not None:
+            if self._process is not None and self._process.poll() is not None:
+                _close(self._process)
+                self._process = None
+            if self._process is None:
                 self._process = subprocess.Popen(
                     self._command,
                     stdin=subprocess.PIPE,
@@ -88,6 +101,15 @@ class Worker:
                     start_new_session=True,
                 )
             return self._process
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    """Close the pipes of a process that has ended."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            # What was written and never read is lost with it.
+            with contextlib.suppress(OSError):
+                pipe.close()
 
 
 def _obituary(process: subprocess.Popen[str]) -> str:

@@ -24,8 +24,9 @@ def overview(record: Record, side: int = 48, batch: int = 0) -> tuple[dict[str, 
         batch: which row of the batch; a call with fewer rows shows its last.
 
     Returns:
-        `{call}.max` and `{call}.mean`: float16 log-weights `(heads, rows, columns)`, NaN where no query may attend a key;
-        and for each call its `cell`, in tokens, and the `offset` of query 0 within the first row of cells.
+        `{call}.max` and `{call}.mean`: float16 log-weights `(heads, rows, columns)`, NaN where the mask is
+        known and allows no pair; and for each call its `cell`, in tokens, and the
+        `offset` of query 0 within the first row of cells.
 
     Raises:
         ArgumentError: `side` or `batch` out of range.

@@ -29,7 +29,8 @@ def series(
 
     Returns:
         `mean` and `max`, float32 `(heads, points)`, over the queries or keys of each cell; a query that may attend
-        nothing does not count, and NaN stands where none of a cell counts. And `{"cell": tokens a point}`, a power of two.
+        nothing does not count, and NaN stands where none of a cell counts. And `{"cell": …}`, tokens a point, a
+        power of two.
 
     Raises:
         ArgumentError: no such statistic, or numbers out of range.
@@ -37,7 +38,7 @@ def series(
     """
     most = whole("most", most, 1, MOST_POINTS)
     check_index("batch", batch, call.sizes.batch)
-    values, valid = _values(call, name, batch)
+    values, valid = statistic(call, name, batch)
     values = values.detach().cpu().double()
     length = values.shape[-1]
     cell = 1
@@ -58,8 +59,12 @@ def series(
     return arrays, {"cell": cell}
 
 
-def _values(call: Call, name: str, batch: int) -> tuple[Tensor, Tensor]:
-    """`(heads, queries or keys)` of one row of the batch, and which of them count."""
+def statistic(call: Call, name: str, batch: int) -> tuple[Tensor, Tensor]:
+    """A statistic of rows or columns of one row of the batch, `(heads, queries or keys)`, and which of them count.
+
+    Raises:
+        ArgumentError: no such statistic. RecordError: it was not kept.
+    """
     heads = call.sizes.heads
     if name in COLUMNS:
         column = getattr(call, name)

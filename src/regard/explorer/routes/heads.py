@@ -1,65 +1,134 @@
-"""One head of one call: its tiles, and its weights one by one."""
+"""One head of one call: its tiles, its weights one by one, the largest of them."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from threading import Event
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
-from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Open, Turn
-from regard.web.exact_head import ExactHead
+from regard.errors import ArgumentError
+from regard.explorer.opened import NotOpenError, OpenRecord, Tiles
+from regard.explorer.routes.shared import ARRAYS, MOST, Arrays, Batch, Index, Open, Turn
+from regard.record.call import Call
+from regard.web.view import tokens_of
 
 router = APIRouter(prefix="/records/{record}/calls/{call}/heads/{head}")
+# Peaks that may be asked for.
+MOST_PEAKS = 1000
+Number = Annotated[int, Query(ge=0, le=MOST)]
+
+
+@dataclass
+class PairLine:
+    """One query and one key: `score` is None where it is −∞; tokens are None where they are not known."""
+
+    weight: float
+    score: float | None
+    allowed: bool
+    query_token: str | None
+    key_token: str | None
+
+
+@dataclass
+class PeakLine:
+    """A large weight."""
+
+    query: int
+    key: int
+    weight: float
+
+
+class Head:
+    """One head, and a way to ask it something in its turn."""
+
+    def __init__(
+        self, request: Request, one: OpenRecord, call: Call, tiles: Callable[[], Tiles], turn: Turn
+    ) -> None:
+        self._request, self._turn, self._tiles = request, turn, tiles
+        self.one, self.call = one, call
+
+    async def ask(self, question: Callable[[Tiles, Event], Any]) -> Any:
+        """The answer of the head's tiles; an index that it does not have is a place that is not there."""
+
+        def run(cancel: Event) -> Any:
+            try:
+                return question(self._tiles(), cancel)
+            except ArgumentError as error:
+                raise NotOpenError(str(error)) from error
+
+        return await self._turn(self._request, run)
+
+
+def _head(
+    request: Request, record: str, call: Index, head: Index, opened: Open, turn: Turn, batch: Batch = 0
+) -> Head:
+    one = opened[record]
+    return Head(request, one, one.call(call), lambda: one.tiles(call, head, batch), turn)
+
+
+OneHead = Annotated[Head, Depends(_head)]
 
 
 @router.get("/tiles/{cell}/{row}/{column}", responses=ARRAYS, response_class=Response)
 async def tile(
-    request: Request,
-    record: str,
-    call: Index,
-    head: Index,
-    cell: Index,
-    row: Index,
-    column: Index,
-    opened: Open,
-    turn: Turn,
-    pool: Literal["mean", "max"] = "max",
-    batch: Batch = 0,
+    head: OneHead, cell: Index, row: Index, column: Index, pool: Literal["mean", "max"] = "max"
 ) -> Any:
     """One tile of the map whose cells are `cell` × `cell` tokens: `log`, float16 log-weights, at most (256, 256)."""
-    one = opened[record].call(call)
-    return await turn(
-        request, lambda: Arrays({"log": ExactHead(one, head, batch).tile(cell, row, column, pool)})
+    return await head.ask(
+        lambda tiles, cancel: Arrays({"log": tiles.tile(cell, row, column, pool, cancel=cancel)})
     )
 
 
 @router.get("/rows/{query}", responses=ARRAYS, response_class=Response)
-async def row(
-    request: Request,
-    record: str,
-    call: Index,
-    head: Index,
-    query: Index,
-    opened: Open,
-    turn: Turn,
-    batch: Batch = 0,
-) -> Any:
+async def weights_of_query(head: OneHead, query: Index) -> Any:
     """All weights of one query: `weights`, float32 (keys)."""
-    one = opened[record].call(call)
-    return await turn(request, lambda: Arrays({"weights": ExactHead(one, head, batch).row(query)}))
+    return await head.ask(lambda tiles, cancel: Arrays({"weights": tiles.row(query, cancel=cancel)}))
 
 
 @router.get("/columns/{key}", responses=ARRAYS, response_class=Response)
-async def column(
-    request: Request,
-    record: str,
-    call: Index,
-    head: Index,
-    key: Index,
-    opened: Open,
-    turn: Turn,
-    batch: Batch = 0,
-) -> Any:
+async def weights_on_key(head: OneHead, key: Index) -> Any:
     """All weights on one key: `weights`, float32 (queries)."""
-    one = opened[record].call(call)
-    return await turn(request, lambda: Arrays({"weights": ExactHead(one, head, batch).column(key)}))
+    return await head.ask(lambda tiles, cancel: Arrays({"weights": tiles.column(key, cancel=cancel)}))
+
+
+@router.get("/window", responses=ARRAYS, response_class=Response)
+async def window(head: OneHead, q0: Number, q1: Number, k0: Number, k1: Number) -> Any:
+    """The weights of queries q0 ≤ q < q1 on keys k0 ≤ k < k1, at most 2²⁰: `weights`, float32 (queries, keys)."""
+    return await head.ask(
+        lambda tiles, cancel: Arrays({"weights": tiles.window(q0, q1, k0, k1, cancel=cancel)})
+    )
+
+
+@router.get("/pairs/{query}/{key}")
+async def pair(head: OneHead, query: Index, key: Index, batch: Batch = 0) -> PairLine:
+    """One weight, its score, and the tokens."""
+
+    def line(tiles: Tiles, _cancel: Event) -> PairLine:
+        one = tiles.pair(query, key)
+        score = None
+        if math.isfinite(one.score):
+            score = one.score
+        tokens = tokens_of(head.one.record, head.call, batch)
+        names = [side[index] if side else None for side, index in zip(tokens, (query, key), strict=True)]
+        return PairLine(one.weight, score, one.allowed, names[0], names[1])
+
+    return await head.ask(line)
+
+
+@router.get("/peaks")
+async def peaks(
+    head: OneHead,
+    count: Annotated[int, Query(ge=1, le=MOST_PEAKS)] = 20,
+    away: Number = 0,
+    first: Number = 0,
+) -> list[PeakLine]:
+    """The largest weights with |position of the query − key| ≥ away and key ≥ first, exact, largest first."""
+    return await head.ask(
+        lambda tiles, cancel: [
+            PeakLine(*peak) for peak in tiles.peaks(count, away=away, first=first, cancel=cancel)
+        ]
+    )

@@ -96,7 +96,7 @@ async def small_maps(
 ) -> Any:
     """Small maps of all heads: `{call}.max` and `{call}.mean`, float16 log-weights (heads, rows, columns)."""
     one = opened[record]
-    return await turn(request, lambda: Arrays(*overview(one.record, side, batch)))
+    return await turn(request, lambda _: Arrays(*overview(one.record, side, batch)))
 
 
 @router.get("/records/{record}/calls/{call}/series/{name}", responses=ARRAYS, response_class=Response)
@@ -112,4 +112,4 @@ async def along_tokens(
 ) -> Any:
     """One statistic along queries or keys: `mean` and `max`, float32 (heads, points); metadata `{"cell": tokens}`."""
     one = opened[record].call(call)
-    return await turn(request, lambda: Arrays(*series(one, name, most, batch)))
+    return await turn(request, lambda _: Arrays(*series(one, name, most, batch)))

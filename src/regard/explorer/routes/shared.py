@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from threading import Event
+from typing import Annotated, Any, TypeVar
 
 import anyio
 import numpy as np
@@ -14,11 +16,19 @@ from torch import Tensor
 from regard.explorer.jobs import Jobs
 from regard.explorer.opened import Opened
 from regard.web.arrays import pack
+from regard.web.exact_head import CanceledError
 
 # Larger numbers are no index of anything.
 MOST = 2**53 - 1
 Index = Annotated[int, Path(ge=0, le=MOST)]
 Batch = Annotated[int, Query(ge=0, le=MOST, description="row of the batch")]
+
+
+# Of a request whose asker has gone, as servers write it into their logs; nobody reads it.
+GONE = 499
+# Seconds between two looks at whether an asker is still there.
+EVERY = 0.1
+T = TypeVar("T")
 
 
 class Arrays(Response):
@@ -55,20 +65,40 @@ class TooBusyError(Exception):
 
 
 class Turns:
-    """Lets so many computations run at once; the others wait, and those whose asker has gone are dropped."""
+    """Lets so many computations run at once; the others wait, and those whose asker has gone are given up."""
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._limiter, self._waiting = anyio.CapacityLimiter(at_once), waiting
+        self._threads = anyio.CapacityLimiter(at_once)
 
-    async def __call__(self, request: Request, compute: Callable[[], Response]) -> Response:
-        """The answer of `compute`, which runs in a thread."""
+    async def __call__(self, request: Request, compute: Callable[[Event], T]) -> T | Response:
+        """The answer of `compute`, which runs in a thread and is given a flag that says when nobody waits any more.
+
+        Raises:
+            TooBusyError: too many wait already.
+        """
         if self._limiter.statistics().tasks_waiting >= self._waiting:
             raise TooBusyError(f"at most {self._waiting} requests may wait, and as many do: ask again")
         async with self._limiter:
             # A tile that has left the view: nobody reads this answer.
             if await request.is_disconnected():
-                return Response(status_code=499)
-            return await run_sync(compute)
+                return Response(status_code=GONE)
+            cancel = Event()
+            watching = asyncio.create_task(_watch(request, cancel))
+            try:
+                # A thread of its own: requests that are cheap must not wait behind those that compute.
+                return await run_sync(compute, cancel, limiter=self._threads)
+            except CanceledError:
+                return Response(status_code=GONE)
+            finally:
+                watching.cancel()
+
+
+async def _watch(request: Request, cancel: Event) -> None:
+    """Set the flag when the asker has gone."""
+    while not await request.is_disconnected():
+        await anyio.sleep(EVERY)
+    cancel.set()
 
 
 def turns(request: Request) -> Turns:
