@@ -45,7 +45,10 @@ def record() -> Record:
     model = Pair().eval()
     with torch.no_grad(), rg.watch(model, keep="vectors", map=16, tokens=tokens) as seen:
         model(x, memory)
-    with torch.no_grad(), rg.watch(model, keep="vectors", layers="own", statistics=statistics, map=16) as groups:
+    with (
+        torch.no_grad(),
+        rg.watch(model, keep="vectors", layers="own", statistics=statistics, map=16) as groups,
+    ):
         model(x, memory)
     return Record([groups[0], seen[1]], tokens, source, seen.info | {"model": "Pair"})
 
@@ -59,7 +62,10 @@ def worker() -> Worker:
 @pytest.fixture
 def opened(record: Record) -> Opened:
     """The record, as r1, and two models that stand in for real ones."""
-    models = [Model("fast", "Fast", "transformers", source="fast"), Model("eye", "Eye", "task", takes="image")]
+    models = [
+        Model("fast", "Fast", "transformers", source="fast"),
+        Model("eye", "Eye", "task", takes="image"),
+    ]
     opened = Opened(models, Limits(text=1000, image=300, upload=4000, records=4, runs=3))
     opened.add(record, "A pair", "import regard as rg\n\nrecord = rg.load(FOLDER)")
     return opened

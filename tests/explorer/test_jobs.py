@@ -1,4 +1,4 @@
-"""Runs: in a process of their own, one after the other, canceled at once; whatever happens there, the server lives on."""
+"""Runs: in a process of their own, one after the other, canceled at once; the server lives on."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Who is let in: the token once, then a cookie; other hosts, origins and paths are refused; every answer has its headers."""
+"""Who is let in: the token once, then a cookie; other hosts, origins and paths are refused."""
 
 import base64
 import re
@@ -37,8 +37,19 @@ def test_nothing_is_told_without_token_or_cookie(stranger, access, path):
 
 @pytest.mark.parametrize(
     "host",
-    ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", "localhost.evil.example:80", "127.0.0.2"]
-    + ["[::2]", "::1", "", "127.0.0.1:8765@evil.example", "localhost:80:80", "[::1", "0.0.0.0"],
+    [
+        *("evil.example", "evil.example:8765", "127.0.0.1.evil.example", "localhost.evil.example:80"),
+        *(
+            "127.0.0.2",
+            "[::2]",
+            "::1",
+            "",
+            "127.0.0.1:8765@evil.example",
+            "localhost:80:80",
+            "[::1",
+            "0.0.0.0",
+        ),
+    ],
 )
 def test_another_host_is_rebinding(client, host):
     refused = client.get(STATE, headers={"host": host})
@@ -92,7 +103,14 @@ def test_every_answer_has_the_headers(client, stranger):
         assert "access-control-allow-origin" not in answer.headers
 
 
-TRAVERSALS = ["/../secret", "/%2e%2e/secret", "/..%2fsecret", "/assets/../../secret", "/..\\secret", "//etc/passwd"]
+TRAVERSALS = [
+    "/../secret",
+    "/%2e%2e/secret",
+    "/..%2fsecret",
+    "/assets/../../secret",
+    "/..\\secret",
+    "//etc/passwd",
+]
 TRAVERSALS += ["/%2fetc/passwd", "/assets/%00", "/link", "/folder/secret", "/etc/passwd"]
 
 
@@ -111,7 +129,11 @@ def test_only_the_pages_own_files_are_served(opened, jobs, access, tmp_path):
         assert script.text == "let a = 1;" and "javascript" in script.headers["content-type"]
         for path in TRAVERSALS:
             answer = client.get(path)
-            assert answer.status_code in (400, 404) and "SECRET" not in answer.text and "root:" not in answer.text
+            assert (
+                answer.status_code in (400, 404)
+                and "SECRET" not in answer.text
+                and "root:" not in answer.text
+            )
 
 
 def test_paths_in_requests_open_nothing(client, tmp_path):

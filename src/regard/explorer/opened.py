@@ -13,8 +13,7 @@ from regard.explorer.limits import Limits
 from regard.record import Record
 from regard.record.call import Call
 from regard.web.describe import Description, describe
-from regard.web.exact_head import ExactHead as Tiles
-from regard.web.exact_head import tiles_of
+from regard.web.tiles import Tiles, tiles_of
 
 
 class NotOpenError(ArgumentError):

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.sse import EventSourceResponse
 from pydantic import Field
 
@@ -62,8 +62,13 @@ def cancel(job: str, jobs: Line) -> JobState:
     return jobs.cancel(job)
 
 
+def _known(job: str, jobs: Line) -> str:
+    """A job that is there: before the stream of events begins, while a status can still be told."""
+    return jobs[job].id
+
+
 @router.get("/jobs/{job}/events", response_class=EventSourceResponse)
-async def events(job: str, jobs: Line) -> AsyncIterator[JobState]:
+async def events(job: Annotated[str, Depends(_known)], jobs: Line) -> AsyncIterator[JobState]:
     """The states of a job as they change. When the last listener has gone, the job is canceled."""
     async for state in jobs.events(job):
         yield state

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.explorer.jobs import Jobs
 from regard.explorer.opened import Opened
 from regard.web.arrays import pack
-from regard.web.exact_head import CanceledError
+from regard.web.tiles import CanceledError
 
 # Larger numbers are no index of anything.
 MOST = 2**53 - 1
