@@ -25,6 +25,10 @@ def run(request, report):
         raise RuntimeError("the model crashed")
     if word == "memory":
         bytearray(1 << 42)
+    if word == "grow":
+        held = []
+        while True:
+            held.append(bytes(10 << 20))
     if word == "killed":
         os.kill(os.getpid(), 9)
     if word == "noise":
@@ -36,4 +40,4 @@ def run(request, report):
     return {"text": rest, "message": f"ran {request['source']} in {os.getpid()}", "code": "record = ..."}
 
 
-child.serve(run)
+child.serve(run, memory=int(os.environ.get("MEMORY", 0)) or None)

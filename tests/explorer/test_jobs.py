@@ -1,6 +1,7 @@
 """Runs: in a process of their own, one after the other, canceled at once; the server lives on."""
 
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -98,6 +99,15 @@ def test_a_failure_is_told_and_the_next_run_is_well(jobs, opened, saved, text, r
     failed = jobs.wait(jobs.submit(opened.model("fast"), text).id)
     assert failed.state == "failed" and reason in failed.message and failed.record is None
     assert jobs.wait(jobs.submit(opened.model("fast"), f"copy {saved}").id).state == "done"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+def test_memory_ends_before_that_of_the_machine_does(jobs, opened, saved, monkeypatch):
+    monkeypatch.setenv("MEMORY", str(300 << 20))
+    failed = jobs.wait(jobs.submit(opened.model("fast"), "grow").id)
+    assert failed.state == "failed" and "the model ran out of memory" in failed.message
+    after = jobs.wait(jobs.submit(opened.model("fast"), f"copy {saved}").id)
+    assert after.state == "done", "the process lives on, and its memory is free again"
 
 
 def test_a_process_is_kept_from_run_to_run(jobs, opened, saved):
