@@ -19,6 +19,7 @@ from regard.explorer.security import Access
 from regard.explorer.worker import Worker
 from regard.record import Record
 from regard.statistics import TABLE, group
+from regard.web.tiles import RecordTiles
 
 ADDRESS = "http://127.0.0.1:8765"
 STAND_IN = Path(__file__).parent / "stand_in.py"
@@ -67,7 +68,7 @@ def opened(record: Record) -> Opened:
         Model("eye", "Eye", "task", takes="image"),
     ]
     opened = Opened(models, Limits(text=1000, image=300, upload=4000, records=4, runs=3))
-    opened.add(record, "A pair", "import regard as rg\n\nrecord = rg.load(FOLDER)")
+    opened.add(RecordTiles(record), "A pair", "import regard as rg\n\nrecord = rg.load(FOLDER)")
     return opened
 
 

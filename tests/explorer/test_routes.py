@@ -135,6 +135,23 @@ def test_rows_columns_windows_and_pairs_are_exact(client, record):
                 assert pair["score"] is None and pair["weight"] == 0
 
 
+@pytest.mark.parametrize(("away", "first"), [(0, 0), (5, 0), (3, 4), (36, 0)])
+def test_peaks_are_the_largest_of_all_weights(client, record, away, first):
+    for call, head in ((0, 2), (1, 0)):
+        weights = record[call].weights(head).double()
+        query, key = torch.arange(37)[:, None], torch.arange(weights.shape[1])
+        far = ((query + record[call].offset - key).abs() >= away) & (key >= first) & (weights > 0)
+        want = weights[far].sort(descending=True).values[:9]
+        peaks = client.get(
+            HEAD.format(call, head) + "/peaks", params={"count": 9, "away": away, "first": first}
+        ).json()
+        # The record has lse in float32, which is rounded to 4e-6 at most where weights are computed from it.
+        assert np.allclose([peak["weight"] for peak in peaks], want, rtol=4e-6, atol=0)
+        for peak in peaks:
+            assert far[peak["query"], peak["key"]]
+            assert peak["weight"] == pytest.approx(float(weights[peak["query"], peak["key"]]), rel=4e-6)
+
+
 @pytest.mark.parametrize("name", ["entropy", "lse", "max_weight", "group.even", "received", "received_max"])
 @pytest.mark.parametrize("most", [4096, 11, 1])
 def test_series_pool_whole_cells(client, record, name, most):

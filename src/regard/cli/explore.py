@@ -17,9 +17,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from regard import embedded
 from regard.errors import ArgumentError, ModelError, require
-from regard.record import load
 from regard.record.folder import RECORD
 from regard.tasks.common.looks import LOOKS
+from regard.web.tiles import RecordTiles
 
 if TYPE_CHECKING:
     from regard.explorer.jobs import Jobs
@@ -73,8 +73,9 @@ def explore(
     wanted = [name for name in names or () if name not in folders]
     opened = Opened(offered(wanted))
     for name in folders:
-        record = load(name)
-        opened.add(record, Path(name).name, f"import regard as rg\n\nrecord = rg.load({name!r})")
+        opened.add(
+            RecordTiles.open(name), Path(name).name, f"import regard as rg\n\nrecord = rg.load({name!r})"
+        )
     listening = serve.bind(access, port)
     jobs = Jobs(opened, Worker([sys.executable, "-m", "regard.cli.worker", device]))
     try:

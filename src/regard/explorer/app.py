@@ -15,10 +15,12 @@ from starlette.staticfiles import StaticFiles
 from regard.errors import RegardError
 from regard.explorer.jobs import Jobs
 from regard.explorer.opened import NotOpenError, Opened
+from regard.explorer.preparing import Preparing
 from regard.explorer.routes import heads, playground, records, runs, views
 from regard.explorer.routes.shared import TooBusyError, Turns
 from regard.explorer.security import Access, Guard, SecureHeaders
 from regard.files.versions import own_version
+from regard.web.tiles import CanceledError
 
 BUILD = "The page is not built: in the source tree, `make web` does it.\n"
 
@@ -47,7 +49,9 @@ def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = N
         max_body_size=opened.limits.upload,
     )
     app.state.opened, app.state.jobs = opened, jobs
-    app.state.turns = Turns(opened.limits.computing, opened.limits.waiting)
+    app.state.preparing = Preparing()
+    app.state.quick = Turns(opened.limits.computing, opened.limits.waiting)
+    app.state.slow = Turns(1, opened.limits.waiting)
     for part in (records, heads, views, runs, playground):
         app.include_router(part.router, prefix="/api")
     _tell_errors(app)
@@ -76,6 +80,11 @@ def _tell_errors(app: FastAPI) -> None:
     @app.exception_handler(TooBusyError)
     def _busy(_request: Request, error: TooBusyError) -> Response:
         return told(429, error)
+
+    @app.exception_handler(CanceledError)
+    def _gone(_request: Request, error: CanceledError) -> Response:
+        # As servers write it into their logs: nobody reads this answer.
+        return told(499, error)
 
     @app.exception_handler(RequestValidationError)
     def _invalid(_request: Request, error: RequestValidationError) -> Response:

@@ -19,7 +19,7 @@ from regard import files
 from regard.errors import ArgumentError, RegardError
 from regard.explorer.opened import Model, NotOpenError, Opened
 from regard.explorer.worker import Worker
-from regard.record import Record
+from regard.web.tiles import RecordTiles
 
 # Seconds after which a run stops to which nobody listens any more: a page that is loaded again has come back by then.
 GRACE = 3.0
@@ -221,9 +221,9 @@ class Jobs:
         answer = self._worker.run(request, report)
         if self[identity].over:
             return {}
-        record = Record.load(folder / "record")
+        tiles = RecordTiles.open(folder / "record")
         title = f"{run.model.title} · {_beginning(answer.get('text') or run.text)}".rstrip(" ·")
-        opened = self._opened.add(record, title, answer.get("code", ""))
+        opened = self._opened.add(tiles, title, answer.get("code", ""))
         message = answer.get("message", "")
         return {"state": "done", "progress": 1.0, "message": message, "record": opened.id}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,7 +12,7 @@ from regard.explorer.limits import Limits
 from regard.record import Record
 from regard.record.call import Call
 from regard.web.describe import Description, describe
-from regard.web.tiles import Tiles, tiles_of
+from regard.web.tiles import RecordTiles
 
 
 class NotOpenError(ArgumentError):
@@ -40,25 +39,26 @@ class Model:
     example: str = ""
 
 
-# Heads whose tiles are kept ready, of each record.
-HEADS = 16
-
-
 @dataclass(eq=False)
 class OpenRecord:
     """A record and what is known of where it comes from.
 
     Attributes:
+        tiles: of all its heads.
         code: lines of Python after which `record` is this one.
     """
 
     id: str
     title: str
-    record: Record
+    tiles: RecordTiles
     code: str
     _description: Description | None = field(default=None, repr=False)
-    _heads: OrderedDict[tuple[int, int, int], Tiles] = field(default_factory=OrderedDict, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @property
+    def record(self) -> Record:
+        """The record itself."""
+        return self.tiles.record
 
     def description(self) -> Description:
         """Worked out once."""
@@ -77,25 +77,6 @@ class OpenRecord:
             raise NotOpenError(f"the call must be from 0 to {len(self.record) - 1}, got {index}")
         return self.record[index]
 
-    def tiles(self, call: int, head: int, batch: int = 0) -> Tiles:
-        """The tiles of one head; those that were asked for last are kept, with what they have worked out.
-
-        Raises:
-            NotOpenError: there is no such call, head or row of the batch.
-        """
-        seen = self.call(call)
-        for name, index, size in (("head", head, seen.sizes.heads), ("batch", batch, seen.sizes.batch)):
-            if not 0 <= index < size:
-                raise NotOpenError(f"the {name} must be from 0 to {size - 1}, got {index}")
-        key = call, head, batch
-        with self._lock:
-            if key not in self._heads:
-                self._heads[key] = tiles_of(seen, head, batch)
-            self._heads.move_to_end(key)
-            while len(self._heads) > HEADS:
-                self._heads.popitem(last=False)
-            return self._heads[key]
-
 
 class Opened:
     """The records and models of one server; safe to ask from several threads."""
@@ -107,8 +88,11 @@ class Opened:
         self._next = 1
         self._lock = threading.Lock()
 
-    def add(self, record: Record, title: str = "", code: str = "") -> OpenRecord:
+    def add(self, tiles: RecordTiles, title: str = "", code: str = "") -> OpenRecord:
         """Open a record, under an identity of its own.
+
+        Args:
+            tiles: of its heads. title: for people; by default the model's name. code: see `OpenRecord`.
 
         Raises:
             ArgumentError: too many are open.
@@ -117,8 +101,8 @@ class Opened:
             self.check_room()
             identity = f"r{self._next}"
             self._next += 1
-            title = title or str(record.info.get("model") or "Attention")
-            opened = OpenRecord(identity, title, record, code)
+            title = title or str(tiles.record.info.get("model") or "Attention")
+            opened = OpenRecord(identity, title, tiles, code)
             self._records[identity] = opened
         return opened
 

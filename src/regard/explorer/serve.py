@@ -62,7 +62,7 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
         listening: from `bind`.
         ready: is called once, in a thread of its own: it may open a browser.
     """
-    jobs = app.state.jobs
+    jobs, preparing = app.state.jobs, app.state.preparing
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -77,4 +77,5 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
         _Server(config, jobs.stop_listening).run(sockets=[listening])
     finally:
         listening.close()
+        preparing.close()
         jobs.close()

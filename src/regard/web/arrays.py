@@ -35,7 +35,7 @@ def pack(arrays: Mapping[str, Tensor | np.ndarray], info: Any = None) -> bytes:
     metadata = None
     if info is not None:
         metadata = {"json": json.dumps(info, allow_nan=False, separators=(",", ":"))}
-    plain = {name: np.ascontiguousarray(_plain(values)) for name, values in arrays.items()}
+    plain = {name: np.asarray(_plain(values), order="C") for name, values in arrays.items()}
     return require("safetensors.numpy", extra="record").save(plain, metadata=metadata)
 
 

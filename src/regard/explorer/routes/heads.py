@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from regard.errors import ArgumentError
-from regard.explorer.opened import NotOpenError, OpenRecord, Tiles
-from regard.explorer.routes.shared import ARRAYS, MOST, Arrays, Batch, Index, Open, Turn
-from regard.record.call import Call
+from regard.explorer.opened import NotOpenError, OpenRecord
+from regard.explorer.preparing import Place, Preparing
+from regard.explorer.routes.shared import (
+    ARRAYS,
+    MOST,
+    Arrays,
+    Batch,
+    Index,
+    Open,
+    Prepared,
+    SlowTurn,
+    Turn,
+    Turns,
+)
+from regard.web.tiles import Tiles
 from regard.web.view import tokens_of
 
 router = APIRouter(prefix="/records/{record}/calls/{call}/heads/{head}")
@@ -42,32 +55,60 @@ class PeakLine:
     weight: float
 
 
+T = TypeVar("T")
+
+
+@dataclass
 class Head:
-    """One head, and a way to ask it something in its turn."""
+    """One head that is asked about, and the turns in which it answers."""
 
-    def __init__(
-        self, request: Request, one: OpenRecord, call: Call, tiles: Callable[[], Tiles], turn: Turn
-    ) -> None:
-        self._request, self._turn, self._tiles = request, turn, tiles
-        self.one, self.call = one, call
+    request: Request
+    record: OpenRecord
+    place: Place
+    quick: Turns
+    slow: Turns
+    preparing: Preparing
 
-    async def ask(self, question: Callable[[Tiles, Event], Any]) -> Any:
-        """The answer of the head's tiles; an index that it does not have is a place that is not there."""
+    async def ask(self, question: Callable[[Tiles, Event], T], *, slow: bool = False) -> T:
+        """The answer of the head's tiles.
 
-        def run(cancel: Event) -> Any:
-            try:
-                return question(self._tiles(), cancel)
-            except ArgumentError as error:
-                raise NotOpenError(str(error)) from error
+        Args:
+            question: is given the tiles, and a flag that is set when nobody waits any more.
+            slow: whether it takes seconds.
+        """
 
-        return await self._turn(self._request, run)
+        def run(cancel: Event) -> T:
+            with _as_missing():
+                return question(self.record.tiles.head(*self.place), cancel)
+
+        if slow:
+            return await self.slow(self.request, run)
+        return await self.quick(self.request, run)
+
+
+@contextmanager
+def _as_missing() -> Iterator[None]:
+    """An index that a head does not have is a place that is not there."""
+    try:
+        yield
+    except ArgumentError as error:
+        raise NotOpenError(str(error)) from error
 
 
 def _head(
-    request: Request, record: str, call: Index, head: Index, opened: Open, turn: Turn, batch: Batch = 0
+    request: Request,
+    record: str,
+    call: Index,
+    head: Index,
+    opened: Open,
+    quick: Turn,
+    slow: SlowTurn,
+    preparing: Prepared,
+    batch: Batch = 0,
 ) -> Head:
     one = opened[record]
-    return Head(request, one, one.call(call), lambda: one.tiles(call, head, batch), turn)
+    one.call(call)
+    return Head(request, one, (call, head, batch), quick, slow, preparing)
 
 
 OneHead = Annotated[Head, Depends(_head)]
@@ -78,8 +119,12 @@ async def tile(
     head: OneHead, cell: Index, row: Index, column: Index, pool: Literal["mean", "max"] = "max"
 ) -> Any:
     """One tile of the map whose cells are `cell` × `cell` tokens: `log`, float16 log-weights, at most (256, 256)."""
+    ready = await head.ask(lambda tiles, _: tiles.ready(cell))
+    if not ready:
+        head.preparing.ask(head.record.tiles, head.place)
     return await head.ask(
-        lambda tiles, cancel: Arrays({"log": tiles.tile(cell, row, column, pool, cancel=cancel)})
+        lambda tiles, cancel: Arrays({"log": tiles.tile(cell, row, column, pool, cancel=cancel)}),
+        slow=not ready,
     )
 
 
@@ -104,7 +149,7 @@ async def window(head: OneHead, q0: Number, q1: Number, k0: Number, k1: Number) 
 
 
 @router.get("/pairs/{query}/{key}")
-async def pair(head: OneHead, query: Index, key: Index, batch: Batch = 0) -> PairLine:
+async def pair(head: OneHead, query: Index, key: Index) -> PairLine:
     """One weight, its score, and the tokens."""
 
     def line(tiles: Tiles, _cancel: Event) -> PairLine:
@@ -112,11 +157,17 @@ async def pair(head: OneHead, query: Index, key: Index, batch: Batch = 0) -> Pai
         score = None
         if math.isfinite(one.score):
             score = one.score
-        tokens = tokens_of(head.one.record, head.call, batch)
-        names = [side[index] if side else None for side, index in zip(tokens, (query, key), strict=True)]
-        return PairLine(one.weight, score, one.allowed, names[0], names[1])
+        call, _, batch = head.place
+        queries, keys = tokens_of(head.record.record, head.record.call(call), batch)
+        return PairLine(one.weight, score, one.allowed, _token(queries, query), _token(keys, key))
 
     return await head.ask(line)
+
+
+def _token(tokens: list[str] | None, index: int) -> str | None:
+    if tokens is None:
+        return None
+    return tokens[index]
 
 
 @router.get("/peaks")
@@ -130,5 +181,6 @@ async def peaks(
     return await head.ask(
         lambda tiles, cancel: [
             PeakLine(*peak) for peak in tiles.peaks(count, away=away, first=first, cancel=cancel)
-        ]
+        ],
+        slow=True,
     )

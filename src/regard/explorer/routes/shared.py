@@ -15,6 +15,7 @@ from torch import Tensor
 
 from regard.explorer.jobs import Jobs
 from regard.explorer.opened import Opened
+from regard.explorer.preparing import Preparing
 from regard.web.arrays import pack
 from regard.web.tiles import CanceledError
 
@@ -23,9 +24,6 @@ MOST = 2**53 - 1
 Index = Annotated[int, Path(ge=0, le=MOST)]
 Batch = Annotated[int, Query(ge=0, le=MOST, description="row of the batch")]
 
-
-# Of a request whose asker has gone, as servers write it into their logs; nobody reads it.
-GONE = 499
 # Seconds between two looks at whether an asker is still there.
 EVERY = 0.1
 T = TypeVar("T")
@@ -71,25 +69,24 @@ class Turns:
         self._limiter, self._waiting = anyio.CapacityLimiter(at_once), waiting
         self._threads = anyio.CapacityLimiter(at_once)
 
-    async def __call__(self, request: Request, compute: Callable[[Event], T]) -> T | Response:
+    async def __call__(self, request: Request, compute: Callable[[Event], T]) -> T:
         """The answer of `compute`, which runs in a thread and is given a flag that says when nobody waits any more.
 
         Raises:
             TooBusyError: too many wait already.
+            CanceledError: the asker has gone.
         """
         if self._limiter.statistics().tasks_waiting >= self._waiting:
             raise TooBusyError(f"at most {self._waiting} requests may wait, and as many do: ask again")
         async with self._limiter:
             # A tile that has left the view: nobody reads this answer.
             if await request.is_disconnected():
-                return Response(status_code=GONE)
+                raise CanceledError("nobody waits for the answer any more")
             cancel = Event()
             watching = asyncio.create_task(_watch(request, cancel))
             try:
                 # A thread of its own: requests that are cheap must not wait behind those that compute.
                 return await run_sync(compute, cancel, limiter=self._threads)
-            except CanceledError:
-                return Response(status_code=GONE)
             finally:
                 watching.cancel()
 
@@ -101,9 +98,19 @@ async def _watch(request: Request, cancel: Event) -> None:
     cancel.set()
 
 
-def turns(request: Request) -> Turns:
-    """Those of the app."""
-    return request.app.state.turns
+def _quick(request: Request) -> Turns:
+    return request.app.state.quick
 
 
-Turn = Annotated[Turns, Depends(turns)]
+def _slow(request: Request) -> Turns:
+    return request.app.state.slow
+
+
+def _preparing(request: Request) -> Preparing:
+    return request.app.state.preparing
+
+
+Turn = Annotated[Turns, Depends(_quick)]
+# Of what takes seconds, so that what is there does not wait behind it.
+SlowTurn = Annotated[Turns, Depends(_slow)]
+Prepared = Annotated[Preparing, Depends(_preparing)]

@@ -74,7 +74,9 @@ def play(state: PlaygroundState) -> Played:
     if state.kind == "cross":
         memory = tokens(state, generator, state.memory_length)
         arguments["memory"], keys = _positioned(state, memory.vectors, generator), memory.names
-    layer = _layer(state, inputs.shape[1]).eval()
+    # Layers draw weights as they are made, which are drawn once more below.
+    with torch.random.fork_rng(devices=[]):
+        layer = _layer(state, inputs.shape[1]).eval()
     _draw(layer, state, generator)
     seconds = _timed(layer, inputs, arguments)
     statistics: tuple[Any, ...] = tuple(TABLE)
