@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from regard.errors import ArgumentError
@@ -45,27 +45,20 @@ class OpenRecord:
 
     Attributes:
         tiles: of all its heads.
+        description: what a viewer is told of it first.
         code: lines of Python after which `record` is this one.
     """
 
     id: str
     title: str
     tiles: RecordTiles
+    description: Description
     code: str
-    _description: Description | None = field(default=None, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def record(self) -> Record:
         """The record itself."""
         return self.tiles.record
-
-    def description(self) -> Description:
-        """Worked out once."""
-        with self._lock:
-            if self._description is None:
-                self._description = describe(self.record, self.id, self.title)
-            return self._description
 
     def call(self, index: int) -> Call:
         """One call.
@@ -101,9 +94,10 @@ class Opened:
             self.check_room()
             identity = f"r{self._next}"
             self._next += 1
-            title = title or str(tiles.record.info.get("model") or "Attention")
-            opened = OpenRecord(identity, title, tiles, code)
-            self._records[identity] = opened
+        # Now, and not when it is asked for: of a long text the means take a second or two.
+        described = describe(tiles.record, identity, title)
+        opened = OpenRecord(identity, described.title, tiles, described, code)
+        self._records[identity] = opened
         return opened
 
     def check_room(self) -> None:

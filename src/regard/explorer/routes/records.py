@@ -76,7 +76,7 @@ def _line(one: OpenRecord) -> RecordLine:
 @router.get("/records/{record}")
 def description(record: str, opened: Open) -> Description:
     """What a record holds: its tokens, calls, means and roles."""
-    return opened[record].description()
+    return opened[record].description
 
 
 @router.delete("/records/{record}", status_code=204)
