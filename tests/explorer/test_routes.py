@@ -277,9 +277,11 @@ def test_a_run_can_be_canceled(client):
 
 def test_the_playground_answers_and_its_snippet_gives_the_same(client):
     state = {"kind": "window", "length": 13, "window": 3, "num_heads": 2, "embed_dim": 10, "seed": 5}
+    state["made"] = "clusters"
     shown, info = arrays(client.post("/api/playground", json=state))
     assert shown["weights"].shape == (2, 13, 13) and shown["weights"].dtype == np.float32
     assert len(info["roles"]) == 2 and len(info["tokens"]) == 13
+    assert {name[0] for name in info["tokens"]} <= set("ABCD")
     names = {}
     exec(client.post("/api/playground/snippet", json=state).json()["code"], names)
     assert np.array_equal(names["weights"].numpy(), shown["weights"])

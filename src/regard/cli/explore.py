@@ -69,6 +69,7 @@ def explore(
     if not 0 <= port < 1 << 16:
         raise ArgumentError(f"--port must be from 0 to 65535, got {port}")
     access = Access(host, password)
+    # A record is known by its file; whatever else is named is left to the loader of models.
     folders = [name for name in names or () if is_record(name)]
     wanted = [name for name in names or () if name not in folders]
     opened = Opened(offered(wanted))
@@ -76,6 +77,7 @@ def explore(
         opened.add(
             RecordTiles.open(name), Path(name).name, f"import regard as rg\n\nrecord = rg.load({name!r})"
         )
+    # Before any model is run, so that an address that is taken is told at once.
     listening = serve.bind(access, port)
     jobs = Jobs(opened, Worker([sys.executable, "-m", "regard.cli.worker", device]))
     try:

@@ -46,6 +46,7 @@ class Readers:
 def run(request: dict[str, Any], report: Report, readers: Readers) -> dict[str, Any]:
     """Run a model and save the record; the answer has its text, a message, and code that makes the record again."""
     kind, source, text = request["kind"], request["source"], request["text"]
+    # A task brings its own model, example and record.
     if kind == "task":
         record, answer = _of_task(source, text, request["image"], report)
     else:
@@ -54,6 +55,7 @@ def run(request: dict[str, Any], report: Report, readers: Readers) -> dict[str, 
         record = _of_reader(readers[kind, source], text, report)
         record.info["text"] = text[:TEXT]
         answer = {"text": text, "code": code(readers[kind, source], kind, text)}
+    # The server maps it from there: tensors never travel through a pipe.
     report(None, "saving the record")
     record.save(request["folder"])
     return answer

@@ -17,7 +17,7 @@ from regard.explorer.jobs import Jobs
 from regard.explorer.opened import NotOpenError, Opened
 from regard.explorer.preparing import Preparing
 from regard.explorer.routes import heads, playground, records, runs, views
-from regard.explorer.routes.shared import TooBusyError, Turns
+from regard.explorer.routes.shared import Lane, TooBusyError
 from regard.explorer.security import Access, Guard, SecureHeaders
 from regard.files.versions import own_version
 from regard.web.tiles import CanceledError
@@ -46,15 +46,16 @@ def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = N
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/openapi.json",
+        # Counted while it comes in, whatever its header says.
         max_body_size=opened.limits.upload,
     )
     app.state.opened, app.state.jobs = opened, jobs
     app.state.preparing = Preparing()
-    app.state.quick = Turns(opened.limits.computing, opened.limits.waiting)
-    app.state.slow = Turns(1, opened.limits.waiting)
+    app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
+    app.state.slow = Lane(1, opened.limits.waiting)
     for part in (records, heads, views, runs, playground):
         app.include_router(part.router, prefix="/api")
-    _tell_errors(app)
+    _answer_errors(app)
     _serve_page(app, page or bundle())
     # The last one is asked first.
     app.add_middleware(Guard, access=access)
@@ -63,33 +64,34 @@ def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = N
     return app
 
 
-def _tell_errors(app: FastAPI) -> None:
+def _answer_errors(app: FastAPI) -> None:
     """What is wrong with a request is said in one sentence: what must hold, and what was got."""
 
-    def told(status: int, why: object) -> Response:
+    def detail(status: int, why: object) -> Response:
         return JSONResponse({"detail": " ".join(str(why).split())[:1000]}, status)
 
     @app.exception_handler(NotOpenError)
     def _not_open(_request: Request, error: NotOpenError) -> Response:
-        return told(404, error)
+        return detail(404, error)
 
     @app.exception_handler(RegardError)
     def _wrong(_request: Request, error: RegardError) -> Response:
-        return told(400, error)
+        return detail(400, error)
 
     @app.exception_handler(TooBusyError)
     def _busy(_request: Request, error: TooBusyError) -> Response:
-        return told(429, error)
+        return detail(429, error)
 
     @app.exception_handler(CanceledError)
     def _gone(_request: Request, error: CanceledError) -> Response:
         # As servers write it into their logs: nobody reads this answer.
-        return told(499, error)
+        return detail(499, error)
 
     @app.exception_handler(RequestValidationError)
     def _invalid(_request: Request, error: RequestValidationError) -> Response:
+        # The first few: a request with hundreds of faults needs no list of them.
         parts = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()[:5])
-        return told(422, "; ".join(parts))
+        return detail(422, "; ".join(parts))
 
 
 def _serve_page(app: FastAPI, folder: Path) -> None:

@@ -40,6 +40,7 @@ def serve(run: Run, memory: int | None = None) -> None:
     def report(progress: float | None, message: str) -> None:
         answer({"progress": progress, "message": message})
 
+    # In a thread: the end of the server is heard of while a model runs.
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     while True:
@@ -60,6 +61,7 @@ def _listen(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
 
 def _why(error: Exception) -> str:
     text = " ".join(str(error).split())[:500]
+    # Every library has an error of its own for it, or none.
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & {"MemoryError", "OutOfMemoryError"} or "allocate memory" in text or "bad_alloc" in text:
         return f"the model ran out of memory; take a shorter text ({text or type(error).__name__})"
@@ -71,8 +73,9 @@ def _limit_memory(memory: int | None) -> None:
     try:
         import resource
 
-        with open("/proc/self/oom_score_adj", "r+") as first_to_go:
-            first_to_go.write("1000")
+        handle = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(handle, b"1000")
+        os.close(handle)
         if memory is None:
             memory = int(_free() * SHARE)
         resource.setrlimit(resource.RLIMIT_DATA, (memory, resource.RLIM_INFINITY))

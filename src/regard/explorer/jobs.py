@@ -117,6 +117,7 @@ class Jobs:
         """
         before = self[identity]
         after = self._change(identity, state="canceled", message="canceled")
+        # Killing is the only way to stop a model at once: it looks at no flag.
         if before.state == "running" and after.state == "canceled":
             self._worker.stop()
         return after
@@ -137,6 +138,7 @@ class Jobs:
         with self._lock:
             self._listeners[identity] = self._listeners.get(identity, 0) + 1
         try:
+            # Looked at again and again, as states change in another thread.
             while not self._closed:
                 job = self[identity]
                 if job != latest:
@@ -178,6 +180,7 @@ class Jobs:
         """The state of a job after changes; one that is over does not change any more."""
         with self._lock:
             job = self._states[identity]
+            # A run that was canceled may still come to its end.
             if not job.over:
                 job = self._states[identity] = replace(job, **changes)  # type: ignore[arg-type]
             return job
@@ -201,6 +204,7 @@ class Jobs:
             self._change(identity, **changes)
 
     def _run(self, identity: str, run: _Run) -> dict[str, object]:
+        # Each run has a folder of its own, from which its record is mapped later.
         folder = Path(self._folder.name) / identity
         folder.mkdir()
         request = {
@@ -219,6 +223,7 @@ class Jobs:
             self._change(identity, progress=progress, message=message)
 
         answer = self._worker.run(request, report)
+        # Canceled while the answer was on its way.
         if self[identity].over:
             return {}
         tiles = RecordTiles.open(folder / "record")

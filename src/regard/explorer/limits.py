@@ -19,6 +19,7 @@ class Limits:
         records: records that are open.
     """
 
+    # A text of 131 072 tokens has about 600 000 characters.
     text: int = 2_000_000
     image: int = 8_000_000
     upload: int = 16_000_000

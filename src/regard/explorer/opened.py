@@ -92,6 +92,7 @@ class Opened:
         """
         with self._lock:
             self.check_room()
+            # Counted on when records are closed: an old address must not show another record.
             identity = f"r{self._next}"
             self._next += 1
         # Now, and not when it is asked for: of a long text the means take a second or two.

@@ -26,22 +26,24 @@ class Preparing:
     def __init__(self) -> None:
         self._wanted: tuple[RecordTiles, Place] | None = None
         self._cancel = Event()
+        # Of the last tile that was asked for.
         self._latest = 0.0
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def ask(self, tiles: RecordTiles, place: Place) -> None:
+    def ask(self, tiles: RecordTiles, position: Place) -> None:
         """Somebody looks at a head whose large cells are not there: it is worked on, and no other.
 
         Args:
-            tiles: of the record. place: call, head and row of the batch.
+            tiles: of the record. position: call, head and row of the batch.
         """
         with self._changed:
             self._latest = time.monotonic()
-            if self._closed or self._wanted == (tiles, place):
+            if self._closed or self._wanted == (tiles, position):
                 return
-            self._wanted = tiles, place
+            # The head that somebody looks at now comes first; what was made of the other stays.
+            self._wanted = tiles, position
             self._cancel.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="regard-preparing", daemon=True)
@@ -63,7 +65,7 @@ class Preparing:
                 self._changed.wait_for(lambda: self._wanted is not None or self._closed)
                 if self._closed or self._wanted is None:
                     return
-                (tiles, place), self._cancel = self._wanted, Event()
+                (tiles, position), self._cancel = self._wanted, Event()
                 cancel = self._cancel
 
             def look(_share: float, cancel: Event = cancel) -> None:
@@ -72,7 +74,7 @@ class Preparing:
 
             # Given up, or complete and in memory, where the folder cannot be written to.
             with contextlib.suppress(RegardError, OSError, MemoryError):
-                tiles.prepare([place], look, cancel=cancel)
+                tiles.prepare([position], look, cancel=cancel)
             with self._changed:
-                if self._wanted == (tiles, place):
+                if self._wanted == (tiles, position):
                     self._wanted = None

@@ -57,6 +57,7 @@ class Access:
 
     host: str = "127.0.0.1"
     password: str = field(default="", repr=False)
+    # 256 bits each, which nobody guesses.
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
@@ -86,12 +87,12 @@ class Access:
         """
         if self.host in ANY:
             return ("*",)
-        own = self.host
-        if ":" in own:
-            own = f"[{own}]"
+        address = self.host
+        if ":" in address:
+            address = f"[{address}]"
         if self.local:
-            return (*LOOPBACK, own)
-        return (*LOOPBACK, own, socket.gethostname(), socket.getfqdn())
+            return (*LOOPBACK, address)
+        return (*LOOPBACK, address, socket.gethostname(), socket.getfqdn())
 
     @property
     def exposed(self) -> str:
@@ -140,11 +141,13 @@ class Guard:
     async def _refusal(self, scope: Scope) -> Response | None:
         """An answer in place of the app's; None where the request is allowed."""
         headers = Headers(scope=scope)
+        # The page alone may be opened from elsewhere: by a click in a terminal, or a bookmark.
         opening = scope["method"] in ("GET", "HEAD") and scope["path"] == "/"
         # Cookies of one host are sent to all its ports: another web app here is as foreign as one elsewhere.
         if not opening and (foreign := _foreign(headers)):
             return _refused(scope, 403, f"requests must come from this server's own page, got {foreign}")
         name = f"regard-{scope['server'][1]}" if scope.get("server") else "regard"
+        # In constant time, so that nobody finds a secret letter by letter.
         cookie = cookie_parser(headers.get("cookie", "")).get(name, "")
         if compare_digest(cookie.encode(), self.access.session.encode()):
             return None
@@ -181,6 +184,7 @@ class Guard:
     def _entered(self, name: str) -> Response:
         """To the page without the token, which would else stay in the history; the browser keeps what is behind #."""
         response = RedirectResponse("/", 303)
+        # Scripts cannot read it, and pages of other sites cannot send it along.
         response.set_cookie(name, self.access.session, httponly=True, samesite="strict", path="/")
         return response
 

@@ -23,6 +23,7 @@ def bind(access: Access, port: int) -> socket.socket:
     Raises:
         ArgumentError: the address cannot be bound.
     """
+    # Names are looked up as of IPv4; an address of IPv6 has colons.
     family = socket.AF_INET
     if ":" in access.host:
         family = socket.AF_INET6

@@ -64,6 +64,7 @@ class Worker:
         # It died since the last request; what it says of that is its status.
         except OSError:
             raise WorkerError(_obituary(process)) from None
+        # One line for each report, and the last one is the answer.
         for line in process.stdout:
             answer = json.loads(line)
             if "failed" in answer:
@@ -114,6 +115,7 @@ def _close(process: subprocess.Popen[str]) -> None:
 
 def _obituary(process: subprocess.Popen[str]) -> str:
     """Why a process that said nothing more has ended."""
+    # Its output has ended, so it is about to.
     status = process.wait()
     if status == -signal.SIGKILL:
         return "the model's process was killed, most likely because the machine ran out of memory: take a shorter text"

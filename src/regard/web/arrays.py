@@ -35,6 +35,7 @@ def pack(arrays: Mapping[str, Tensor | np.ndarray], info: Any = None) -> bytes:
     metadata = None
     if info is not None:
         metadata = {"json": json.dumps(info, allow_nan=False, separators=(",", ":"))}
+    # The library takes memory as it lies: rows must follow each other, as those of a slice do not.
     plain = {name: np.asarray(_plain(values), order="C") for name, values in arrays.items()}
     return require("safetensors.numpy", extra="record").save(plain, metadata=metadata)
 
@@ -69,6 +70,7 @@ def log_weights(weights: Tensor, allowed: Tensor | None = None) -> Tensor:
         >>> log_weights(torch.tensor([1.0, 0.0, 0.5]), torch.tensor([True, True, False]))
         tensor([0., -inf, nan], dtype=torch.float16)
     """
+    # Two bytes a cell: half a step of float16 is less than a color is worth.
     logs = weights.log().to(torch.float16)
     if allowed is not None:
         logs = logs.masked_fill(~allowed, torch.nan)

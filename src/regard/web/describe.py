@@ -120,9 +120,11 @@ def describe(record: Record, identity: str = "", title: str = "") -> Description
     rows = dict.fromkeys(name for call in calls for name in _series_names(call))
     columns = [name for name in COLUMNS if any(getattr(call, name) is not None for call in calls)]
     shown = dict.fromkeys(name for call in described for name in (*call.means, *call.scores))
+    # Calls of one record were watched with the same parameters.
     parameters: dict[str, Any] = {}
     if calls:
         parameters = calls[0].parameters
+    # Scores go by the name of their role alone, as nothing else is called so.
     statistics = {
         name.removeprefix(ROLE): StatisticDescription(**line, diverging=name in DIVERGING)
         for name, line in words(_full_names([*shown, *rows, *columns]), parameters).items()
@@ -199,8 +201,8 @@ def _means(call: Call) -> dict[str, list[float | None]]:
 def _roles(call: Call) -> list[RoleDescription] | None:
     if not call.uniform or not countable(call):
         return None
-    told = of_call(call)
-    columns = zip(*(told[name].tolist() for name in ("role", "score", "low", "high")), strict=True)
+    judged = of_call(call)
+    columns = zip(*(judged[name].tolist() for name in ("role", "score", "low", "high")), strict=True)
     return [
         RoleDescription(str(role), number(score), number(low), number(high))
         for role, score, low, high in columns
@@ -211,8 +213,9 @@ def _series_names(call: Call) -> list[str]:
     """Row statistics and groups of which a call has one number for each query, by the names of their means."""
     if not countable(call):
         return []
-    own = set(call.groups)
-    return [f"group.{name}" if name in own else name for name in call.row_names()]
+    # A group may be called like a statistic, which then has the name alone.
+    groups = [f"group.{name}" for name in call.groups]
+    return [*(name for name in call.row_names() if name not in call.groups), *groups]
 
 
 def _full_names(names: Iterable[str]) -> list[str]:

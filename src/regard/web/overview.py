@@ -42,6 +42,7 @@ def overview(record: Record, side: int = 48, batch: int = 0) -> tuple[dict[str, 
     for index, call in enumerate(record):
         if call.map is None or not call.map.queries or not call.map.keys:
             continue
+        # Encoder and decoder may have batches of different sizes.
         row = min(batch, call.sizes.batch - 1)
         pooled = _pooled(call.map, row, side)
         allowed = _allowed(call, pooled, row)
@@ -51,12 +52,12 @@ def overview(record: Record, side: int = 48, batch: int = 0) -> tuple[dict[str, 
     return arrays, {"calls": grids}
 
 
-def _pooled(kept: Map, row: int, side: int) -> Map:
+def _pooled(whole: Map, row: int, side: int) -> Map:
     """The map of one row of the batch, with at most `side` cells a side, or two where queries lie astride all cells."""
     total, peak, rows = (
-        tensor[row : row + 1].detach().cpu() for tensor in (kept.total, kept.peak, kept.rows)
+        tensor[row : row + 1].detach().cpu() for tensor in (whole.total, whole.peak, whole.rows)
     )
-    pooled = replace(kept, total=total, peak=peak, rows=rows)
+    pooled = replace(whole, total=total, peak=peak, rows=rows)
     while max(pooled.total.shape[2:]) > side and pooled.cell < 2 * max(pooled.queries, pooled.keys):
         pooled = pooled.coarsen(2 * pooled.cell)
     return pooled
@@ -74,8 +75,10 @@ def _allowed(call: Call, pooled: Map, row: int) -> Tensor | None:
     known = pooled.peak[0] != 0
     if heads == 1:
         known = known.any(0, keepdim=True)
+    # Cells lie on the grid of absolute positions, so the first row may begin before query 0.
     start = pooled.offset - pooled.offset % pooled.cell
     cells = Cells(pooled.total, pooled.peak, pooled.cell, start, 0)
+    # A mask that all heads share is looked at once.
     for head in range(heads):
         for part in call.spec_parts:
             spec = one_head(part.spec, row, head).to(torch.device("cpu"))

@@ -42,12 +42,14 @@ def series(
     values = values.detach().cpu().double()
     length = values.shape[-1]
     cell = 1
+    # Powers of two, so that points of two zooms lie on each other.
     while -(-length // cell) > most:
         cell *= 2
     margin = (0, -length % cell)
     cells = (-1, cell)
     counted = pad(valid.cpu().expand_as(values), margin, value=False).unflatten(-1, cells)
     padded = pad(values, margin).unflatten(-1, cells)
+    # What fills up the last cell counts for nothing.
     count = counted.sum(-1)
     total = torch.where(counted, padded, 0.0).sum(-1)
     largest = torch.where(counted, padded, -torch.inf).amax(-1)

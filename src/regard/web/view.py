@@ -69,6 +69,7 @@ def table(record: Record, view: View) -> DataFrame:
 
 def written(table: DataFrame, form: Format) -> bytes:
     """A table as a file."""
+    # In memory: of a view that was asked for, nothing is left on the disk.
     content = BytesIO()
     if form == "csv":
         table.to_csv(content, index=False)
@@ -91,6 +92,7 @@ def code(view: View, record: str) -> str:
     elif view.what == "window":
         rows, columns = f"slice({view.q0}, {view.q1})", f"slice({view.k0}, {view.k1})"
         last = f"weights = {call}.weights({view.head}, {rows}, {columns}, batch={view.batch})"
+    # Statistics of columns are attributes, those of rows have a reader that knows groups too.
     elif view.name in COLUMNS:
         last = f"values = {call}.{view.name}[{view.batch}]"
     else:

@@ -21,6 +21,7 @@ def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[
     for name in columns:
         if line := (TABLE | SHARES | MONITORED).get(name):
             formula, unit, meaning = line.formula, line.unit, line.explained(parameters)
+        # What is in no table is the score of a role, or the mass on a group of keys.
         elif name.startswith(ROLE):
             role = ROLES[name.removeprefix(ROLE)]
             formula, unit = "between chance, 0, and the most possible, 1", "score"

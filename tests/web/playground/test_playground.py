@@ -126,7 +126,7 @@ def test_initializations_are_what_is_said(init, words):
 def test_sentences_say_what_the_numbers_are():
     even = answer(PlaygroundState(kind="self", init="small")).info["sentences"]
     assert "almost even" in even[0] and "uniform" in even[1]
-    shown = answer(PlaygroundState(kind="self", temperature=0.01, made="random"))
+    shown = answer(PlaygroundState(kind="self", temperature=0.01, pattern="random"))
     assert "sharper" in " ".join(shown.info["sentences"])
     assert "Every head attends to its own token" in shown.info["sentences"][1]
     mean = float(re.search(r"is ([\d.]+) of at most ([\d.]+)", shown.info["sentences"][0]).group(1))
@@ -143,7 +143,7 @@ def test_sentences_say_what_the_numbers_are():
         ({"temperature": 0.0}, "temperature must be from"),
         ({"temperature": float("nan")}, "temperature must be"),
         ({"kind": "other"}, "kind must be one of self, cross"),
-        ({"made": "lies"}, "made must be one of"),
+        ({"pattern": "lies"}, "pattern must be one of"),
         ({"kind": "cross", "positions": "rotary"}, "must be of a kind with scores of its own tokens"),
         ({"kind": "additive", "positions": "alibi"}, "take sinusoidal or learned ones"),
         ({"embed_dim": 20, "positions": "rotary"}, "heads of an even size, got 5"),
@@ -168,7 +168,7 @@ def test_what_does_not_fit_is_told(wrong, reason):
             "temperature": st.floats(0.01, 100),
             "positions": st.sampled_from(["none", "sinusoidal", "learned", "rotary", "alibi"]),
             "init": st.sampled_from(["xavier", "small", "zero", "matched"]),
-            "made": st.sampled_from(["random", "repeated", "clusters", "smooth"]),
+            "pattern": st.sampled_from(["random", "repeated", "clusters", "smooth"]),
             "seed": st.integers(0, 2**31 - 1),
             "window": st.integers(1, 256),
             "step": st.integers(1, 256),

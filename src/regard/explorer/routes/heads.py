@@ -20,11 +20,11 @@ from regard.explorer.routes.shared import (
     Arrays,
     Batch,
     Index,
+    Lane,
     Open,
     Prepared,
-    SlowTurn,
-    Turn,
-    Turns,
+    QuickLane,
+    SlowLane,
 )
 from regard.web.tiles import Tiles
 from regard.web.view import tokens_of
@@ -64,9 +64,9 @@ class Head:
 
     request: Request
     record: OpenRecord
-    place: Place
-    quick: Turns
-    slow: Turns
+    position: Place
+    quick: Lane
+    slow: Lane
     preparing: Preparing
 
     async def ask(self, question: Callable[[Tiles, Event], T], *, slow: bool = False) -> T:
@@ -79,7 +79,7 @@ class Head:
 
         def run(cancel: Event) -> T:
             with _as_missing():
-                return question(self.record.tiles.head(*self.place), cancel)
+                return question(self.record.tiles.head(*self.position), cancel)
 
         if slow:
             return await self.slow(self.request, run)
@@ -101,8 +101,8 @@ def _head(
     call: Index,
     head: Index,
     opened: Open,
-    quick: Turn,
-    slow: SlowTurn,
+    quick: QuickLane,
+    slow: SlowLane,
     preparing: Prepared,
     batch: Batch = 0,
 ) -> Head:
@@ -119,9 +119,10 @@ async def tile(
     head: OneHead, cell: Index, row: Index, column: Index, pool: Literal["mean", "max"] = "max"
 ) -> Any:
     """One tile of the map whose cells are `cell` × `cell` tokens: `log`, float16 log-weights, at most (256, 256)."""
+    # Tiles that are there must not wait behind those that take a fold over millions of pairs.
     ready = await head.ask(lambda tiles, _: tiles.ready(cell))
     if not ready:
-        head.preparing.ask(head.record.tiles, head.place)
+        head.preparing.ask(head.record.tiles, head.position)
     return await head.ask(
         lambda tiles, cancel: Arrays({"log": tiles.tile(cell, row, column, pool, cancel=cancel)}),
         slow=not ready,
@@ -157,7 +158,7 @@ async def pair(head: OneHead, query: Index, key: Index) -> PairLine:
         score = None
         if math.isfinite(one.score):
             score = one.score
-        call, _, batch = head.place
+        call, _, batch = head.position
         queries, keys = tokens_of(head.record.record, head.record.call(call), batch)
         return PairLine(one.weight, score, one.allowed, _token(queries, query), _token(keys, key))
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from regard.explorer.jobs import JobState
 from regard.explorer.opened import OpenRecord
-from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Line, Open, Turn
+from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Line, Open, QuickLane
 from regard.files.versions import own_version
 from regard.web.describe import Description
 from regard.web.overview import MOST_SIDE, overview
@@ -90,13 +90,13 @@ async def small_maps(
     request: Request,
     record: str,
     opened: Open,
-    turn: Turn,
+    lane: QuickLane,
     side: Annotated[int, Query(ge=1, le=MOST_SIDE)] = 48,
     batch: Batch = 0,
 ) -> Any:
     """Small maps of all heads: `{call}.max` and `{call}.mean`, float16 log-weights (heads, rows, columns)."""
     one = opened[record]
-    return await turn(request, lambda _: Arrays(*overview(one.record, side, batch)))
+    return await lane(request, lambda _: Arrays(*overview(one.record, side, batch)))
 
 
 @router.get("/records/{record}/calls/{call}/series/{name}", responses=ARRAYS, response_class=Response)
@@ -106,10 +106,10 @@ async def along_tokens(
     call: Index,
     name: str,
     opened: Open,
-    turn: Turn,
+    lane: QuickLane,
     most: Annotated[int, Query(ge=1, le=MOST_POINTS)] = 4096,
     batch: Batch = 0,
 ) -> Any:
     """One statistic along queries or keys: `mean` and `max`, float32 (heads, points); metadata `{"cell": tokens}`."""
     one = opened[record].call(call)
-    return await turn(request, lambda _: Arrays(*series(one, name, most, batch)))
+    return await lane(request, lambda _: Arrays(*series(one, name, most, batch)))

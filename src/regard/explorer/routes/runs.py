@@ -39,6 +39,7 @@ class JobStarted:
 def run(wanted: RunRequest, opened: Open, jobs: Line) -> JobStarted:
     """Run a model; a second run waits in line."""
     model = opened.model(wanted.model)
+    # A picture is checked here, and read in the process of the models.
     image = None
     if wanted.image is not None:
         if model.takes != "image":

@@ -62,8 +62,12 @@ class TooBusyError(Exception):
     """More requests wait than may."""
 
 
-class Turns:
-    """Lets so many computations run at once; the others wait, and those whose asker has gone are given up."""
+class Lane:
+    """Lets so many computations run at once; the others wait, and those whose asker has gone are given up.
+
+    Args:
+        at_once: how many run. waiting: how many may wait.
+    """
 
     def __init__(self, at_once: int, waiting: int) -> None:
         self._limiter, self._waiting = anyio.CapacityLimiter(at_once), waiting
@@ -83,6 +87,7 @@ class Turns:
             if await request.is_disconnected():
                 raise CanceledError("nobody waits for the answer any more")
             cancel = Event()
+            # A view that moves on drops its requests: the work behind them ends too.
             watching = asyncio.create_task(_watch(request, cancel))
             try:
                 # A thread of its own: requests that are cheap must not wait behind those that compute.
@@ -98,11 +103,11 @@ async def _watch(request: Request, cancel: Event) -> None:
     cancel.set()
 
 
-def _quick(request: Request) -> Turns:
+def _quick(request: Request) -> Lane:
     return request.app.state.quick
 
 
-def _slow(request: Request) -> Turns:
+def _slow(request: Request) -> Lane:
     return request.app.state.slow
 
 
@@ -110,7 +115,7 @@ def _preparing(request: Request) -> Preparing:
     return request.app.state.preparing
 
 
-Turn = Annotated[Turns, Depends(_quick)]
+QuickLane = Annotated[Lane, Depends(_quick)]
 # Of what takes seconds, so that what is there does not wait behind it.
-SlowTurn = Annotated[Turns, Depends(_slow)]
+SlowLane = Annotated[Lane, Depends(_slow)]
 Prepared = Annotated[Preparing, Depends(_preparing)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from regard.explorer.routes.shared import MOST, Open, Turn
+from regard.explorer.routes.shared import MOST, Open, QuickLane
 from regard.web import view as views
 from regard.web.view import Format, View, What
 
@@ -55,7 +55,7 @@ FILES: dict[int | str, dict[str, Any]] = {
 
 @router.get("/export", responses=FILES, response_class=Response)
 async def export(
-    request: Request, record: str, view: Viewed, opened: Open, turn: Turn, format: Format = "csv"
+    request: Request, record: str, view: Viewed, opened: Open, lane: QuickLane, format: Format = "csv"
 ) -> Any:
     """The numbers of a view as a file."""
     one = opened[record]
@@ -63,7 +63,8 @@ async def export(
     def file(_cancel: Event) -> Response:
         content = views.written(views.table(one.record, view), format)
         name = f"{one.id}-{view.what}.{format}"
+        # Names are our own, so nothing in them needs quoting.
         headers = {"content-disposition": f'attachment; filename="{name}"'}
         return Response(content, media_type=TYPES[format], headers=headers)
 
-    return await turn(request, file)
+    return await lane(request, file)

@@ -55,8 +55,10 @@ def answer(state: PlaygroundState) -> Answer:
     played = play(state)
     call = played.call
     assert call.query is not None and call.key is not None and call.entropy is not None
+    # At most 256 × 256 for each head: few enough to be had as they are.
     weights = window(call.query, call.key, call.spec_parts, slice(None), slice(None))[0].float()
     allowed = _allowed(played)
+    # ln of the number of keys: what equal weights would give.
     bound = allowed.sum(-1).clamp(min=1).log()
     roles = _roles(played)
     arrays = {
@@ -125,6 +127,7 @@ def cost(state: PlaygroundState, played: Played) -> dict[str, Any]:
         one = predicted(mechanism, tokens, _setting(state))
         return {"tokens": tokens, "flops": one.operations, "bytes": one.bytes}
 
+    # By the formulas of the mechanism, which count pairs and not what this machine did.
     here = of(sizes.queries)
     if state.kind == "cross":
         # One pair, as often as there are pairs; one row of the output, as often as there are queries.

@@ -9,9 +9,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard import nn as layers
 from regard.masks import Mask, causal, global_tokens, near, random_blocks, strided
-from regard.nn.positions import HeadPositions
+from regard.nn import (
+    Additive,
+    Alibi,
+    HeadPositions,
+    Learned,
+    LinearAttention,
+    MultiHeadAttention,
+    ProjectedAttention,
+    Rotary,
+    Sinusoidal,
+)
 from regard.record.call import Call
 from regard.statistics import TABLE, token_groups
 from regard.watch import watch
@@ -78,9 +87,11 @@ def play(state: PlaygroundState) -> Played:
     with torch.random.fork_rng(devices=[]):
         layer = _layer(state, inputs.shape[1]).eval()
     _draw(layer, state, generator)
+    # Before it is watched, as a watch takes time of its own.
     seconds = _timed(layer, inputs, arguments)
     statistics: tuple[Any, ...] = tuple(TABLE)
     if state.kind not in ("cross", "low rank"):
+        # Where queries look both ways, keys after them are groups of their own.
         ahead = mask_of(state) is None or state.kind == "global"
         statistics += token_groups(queries.ids, [queries.names], causal=not ahead)
     with watch(layer, keep="vectors", map=None, statistics=statistics) as record:
@@ -93,9 +104,9 @@ def play(state: PlaygroundState) -> Played:
 def _positioned(state: PlaygroundState, vectors: Tensor, generator: torch.Generator) -> Tensor:
     """The vectors with what is added for their positions."""
     if state.positions == "sinusoidal":
-        return layers.Sinusoidal(state.embed_dim)(vectors)
+        return Sinusoidal(state.embed_dim)(vectors)
     if state.positions == "learned":
-        table = layers.Learned(vectors.shape[1], state.embed_dim)
+        table = Learned(vectors.shape[1], state.embed_dim)
         # As it begins: small, and random until something is learned.
         nn.init.normal_(table.weight, std=0.02, generator=generator)
         return table(vectors)
@@ -105,23 +116,24 @@ def _positioned(state: PlaygroundState, vectors: Tensor, generator: torch.Genera
 def _layer(state: PlaygroundState, length: int) -> nn.Module:
     size, heads = state.embed_dim, state.num_heads
     if state.kind == "linear":
-        return layers.LinearAttention(size, heads)
+        return LinearAttention(size, heads)
     if state.kind == "low rank":
-        return layers.ProjectedAttention(size, heads, length, state.rank)
+        return ProjectedAttention(size, heads, length, state.rank)
     score = None
     if state.kind == "additive":
-        score = layers.Additive(state.head_dim, state.head_dim, HIDDEN)
+        score = Additive(state.head_dim, state.head_dim, HIDDEN)
     positions: HeadPositions | None = None
     if state.positions == "rotary":
-        positions = layers.Rotary(state.head_dim)
+        positions = Rotary(state.head_dim)
     elif state.positions == "alibi":
-        positions = layers.Alibi(heads)
-    return layers.MultiHeadAttention(size, heads, mask=mask_of(state), positions=positions, score=score)
+        positions = Alibi(heads)
+    return MultiHeadAttention(size, heads, mask=mask_of(state), positions=positions, score=score)
 
 
 def _draw(layer: nn.Module, state: PlaygroundState, generator: torch.Generator) -> None:
     """Draw all weights once more, from a generator of our own: that of torch is shared by all threads."""
     for name, weight in layer.named_parameters():
+        # Biases are 0, as layers begin.
         if weight.ndim < 2:
             nn.init.zeros_(weight)
         elif state.init == "small":

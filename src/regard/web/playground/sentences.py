@@ -36,21 +36,24 @@ def sentences(
         arrays: `entropy` `(heads, queries)`, `bound` `(queries,)` and `allowed` `(queries, keys)`.
         roles: one for each head.
     """
-    told = [_spread(arrays)]
+    lines = [_spread(arrays)]
     # Where no query has a choice, whatever it does is no pattern.
     if bool((arrays["bound"] > 0).any()):
-        told.append(_roles(roles))
-    told.append(KINDS.get(state.kind, ""))
+        lines.append(_roles(roles))
+    lines.append(KINDS.get(state.kind, ""))
+    # What is left out is as telling as what is looked at.
     share = float(arrays["allowed"].double().mean())
     if share < 1:
-        told.append(f"The mask allows {share:.0%} of the pairs of a query and a key.")
+        lines.append(f"The mask allows {share:.0%} of the pairs of a query and a key.")
     if state.temperature != 1 and state.kind != "linear":
         sharper = "flatter"
         if state.temperature < 1:
             sharper = "sharper"
-        told.append(f"Scores are divided by the temperature {state.temperature:g}, so weights are {sharper}.")
-    told.append(WITHOUT_TRAINING.get(state.init, ""))
-    return [sentence for sentence in told if sentence]
+        lines.append(
+            f"Scores are divided by the temperature {state.temperature:g}, so weights are {sharper}."
+        )
+    lines.append(WITHOUT_TRAINING.get(state.init, ""))
+    return [sentence for sentence in lines if sentence]
 
 
 def _spread(arrays: Mapping[str, Tensor]) -> str:
@@ -60,6 +63,7 @@ def _spread(arrays: Mapping[str, Tensor]) -> str:
     if not bool(free.any()):
         return "No query has a choice: each may attend to one key, or none, and the entropy is 0."
     mean, most = float(entropy[:, free].mean()), float(bound[free].mean())
+    # Heads may differ where their mean says nothing.
     by_head = entropy[:, free].mean(-1)
     if mean >= EVEN * most:
         saying = "the weights are almost even"
@@ -82,17 +86,17 @@ def _roles(roles: Sequence[RoleDescription]) -> str:
     if not heads:
         return "No head has a pattern of its own: without training only the tokens themselves can make one."
     parts = []
-    for role, members in heads.items():
+    for name, members in heads.items():
         if len(members) == len(roles) and len(roles) > 1:
             who = "Every head"
         elif len(members) == 1:
             who = f"Head {members[0]}"
         else:
             who = f"Heads {', '.join(map(str, members[:-1]))} and {members[-1]}"
-        verb = ROLES[role].meaning
+        verb = ROLES[name].meaning
         if who.startswith("Heads"):
             verb = _plural(verb)
-        parts.append(f"{who} {verb} ({role}).")
+        parts.append(f"{who} {verb} ({name}).")
     return " ".join(parts)
 
 

@@ -18,7 +18,7 @@ KINDS: tuple[Kind, ...] = (
 )
 Positions = Literal["none", "sinusoidal", "learned", "rotary", "alibi"]
 Init = Literal["xavier", "small", "zero", "matched"]
-Made = Literal["random", "repeated", "clusters", "smooth"]
+Pattern = Literal["random", "repeated", "clusters", "smooth"]
 
 # Least and most of each number.
 RANGES = {
@@ -55,8 +55,8 @@ class PlaygroundState:
             projection for queries and keys, so that a token looks for tokens like itself.
         seed: of tokens and weights.
         text: tokens of one's own, in place of made ones: its words and signs; equal words are equal tokens.
-        made: tokens without a text: "random"; "repeated", the second half is the first once more; "clusters" of tokens
-            that are alike; "smooth", each token close to the one before.
+        pattern: tokens without a text: "random"; "repeated", the second half is the first once more; "clusters" of
+            tokens that are alike; "smooth", each token close to the one before.
         window: of "window", keys up to the query's own. step: of "strided". blocks: of "random", of 16 keys.
         global_tokens: of "global". rank: of "low rank", slots that stand for all keys.
     """
@@ -71,7 +71,7 @@ class PlaygroundState:
     init: Init = "matched"
     seed: int = 0
     text: str = ""
-    made: Made = "repeated"
+    pattern: Pattern = "repeated"
     window: int = 8
     step: int = 4
     blocks: int = 2
@@ -119,5 +119,5 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "kind": KINDS,
     "positions": ("none", "sinusoidal", "learned", "rotary", "alibi"),
     "init": ("xavier", "small", "zero", "matched"),
-    "made": ("random", "repeated", "clusters", "smooth"),
+    "pattern": ("random", "repeated", "clusters", "smooth"),
 }

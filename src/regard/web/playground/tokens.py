@@ -38,14 +38,15 @@ def tokens(state: PlaygroundState, generator: torch.Generator, length: int) -> T
     """
     if words := PIECES.findall(state.text)[: RANGES["length"][1]]:
         return _of_words(words, state.embed_dim, generator)
-    if state.made == "repeated":
+    # Each of them has a structure that some kind of head can find.
+    if state.pattern == "repeated":
         half = -(-length // 2)
         words = [f"t{index % half + 1}" for index in range(length)]
         return _of_words(words, state.embed_dim, generator)
-    if state.made == "clusters":
+    if state.pattern == "clusters":
         return _clusters(length, state.embed_dim, generator)
     vectors = torch.randn(length, state.embed_dim, generator=generator)
-    if state.made == "smooth":
+    if state.pattern == "smooth":
         vectors = _smooth(vectors)
     return Tokens([f"t{index + 1}" for index in range(length)], torch.arange(length), vectors[None])
 
@@ -61,8 +62,9 @@ def _of_words(words: list[str], embed_dim: int, generator: torch.Generator) -> T
 def _clusters(length: int, embed_dim: int, generator: torch.Generator) -> Tokens:
     members = torch.randint(len(CLUSTERS), (length,), generator=generator)
     middles = torch.randn(len(CLUSTERS), embed_dim, generator=generator)
-    own = torch.randn(length, embed_dim, generator=generator)
-    vectors = (1 - NOISE**2) ** 0.5 * middles[members] + NOISE * own
+    noise = torch.randn(length, embed_dim, generator=generator)
+    # Variances add, so that all tokens have the size of random ones.
+    vectors = (1 - NOISE**2) ** 0.5 * middles[members] + NOISE * noise
     names = [f"{CLUSTERS[member]}{index + 1}" for index, member in enumerate(members.tolist())]
     return Tokens(names, torch.arange(length), vectors[None])
 
