@@ -23,7 +23,7 @@ from regard.nn import (
 )
 from regard.record.call import Call
 from regard.statistics import TABLE, token_groups
-from regard.watch import watch
+from regard.watch.watch import watch
 from regard.web.playground.state import PlaygroundState
 from regard.web.playground.tokens import Tokens, tokens
 
