@@ -65,11 +65,12 @@ struct RegardState {
   int64_t* top_keys;
 };
 
-// The second fold. Cells of the map lie on the absolute grid; `total` and `peak` are (batch, heads, grid_q, grid_k).
+// The second fold. `total` and `peak` are (batch, heads, grid_q, grid_k); `first_key` is a multiple of the cell and of 16.
 struct RegardColumns {
   const double *m, *log_l;  // (batch, heads, queries): the state's own m, and ln l
   float *received, *received_max;  // (batch, heads, keys), null where not wanted
   int64_t cell, grid_q, grid_k;
+  int64_t origin, first_key;  // where the first row and the first column of cells begin; keys before are passed over
   float *total, *peak;
   float* by_offset;      // (batch, heads, queries + keys − 1): weights summed along q − k, the smallest first; may be null
   int64_t vectors;       // how many sums of weighted queries

@@ -31,7 +31,7 @@ struct KeyPanel {
   double* received;               // [PANEL]
   double* weighted;               // [vectors][PANEL]
   float *cell_total, *cell_peak;  // [PANEL]
-  int64_t cell_row;               // on the absolute grid
+  int64_t cell_row;               // counted from the first one of the map
 };
 
 // Neighboring lanes joined; the lower half holds the result.
@@ -107,18 +107,19 @@ static inline void add_cells(const float* total, const float* peak, int64_t coun
 // Empties the panel's row of cells into the map.
 static inline void flush_cells(const ColumnsTask& task, KeyPanel* panel) {
   const RegardColumns& out = *task.out;
-  int64_t row = panel->cell_row - (task.call->offset >> task.shift);
+  int64_t row = panel->cell_row, first_key = out.first_key;
   int64_t head = task.head.batch * task.call->heads + task.head.head;
   float* total = out.total + (head * out.grid_q + row) * out.grid_k;
   float* peak = out.peak + (head * out.grid_q + row) * out.grid_k;
   const Span& keys = panel->keys;
   if (task.step > 1) {
     for (int64_t x = 0; x < keys.count; x++) {
-      int64_t cell = (keys.first + x * keys.step) >> task.shift;
+      int64_t cell = (keys.first + x * keys.step - first_key) >> task.shift;
       add_cell(panel->cell_total[x], panel->cell_peak[x], total + cell, peak + cell);
     }
   } else {
-    int64_t each = (int64_t)LANES >> task.shift, first = keys.first >> task.shift;  // cells in a vector; 0: part of one
+    int64_t each = (int64_t)LANES >> task.shift;  // cells in a vector; 0: part of one
+    int64_t first = (keys.first - first_key) >> task.shift;
     float sums[PANEL + LANES], tops[PANEL + LANES];
     for (int64_t c = 0; c * LANES < keys.count; c++) {
       int64_t left = keys.count - c * LANES;
@@ -131,10 +132,10 @@ static inline void flush_cells(const ColumnsTask& task, KeyPanel* panel) {
       }
       store_unaligned(sums + c * each, sum);
       store_unaligned(tops + c * each, top);
-      int64_t cell = (keys.first + c * LANES) >> task.shift;
+      int64_t cell = (keys.first + c * LANES - first_key) >> task.shift;
       if (!each) add_cell(sums[0], tops[0], total + cell, peak + cell);
     }
-    int64_t cells = ((keys.first + keys.count - 1) >> task.shift) - first + 1;
+    int64_t cells = ((keys.first + keys.count - 1 - first_key) >> task.shift) - first + 1;
     if (each) add_cells(sums, tops, cells, total + first, peak + first);
   }
   for (int64_t x = 0; x < PANEL; x += LANES) {
@@ -208,7 +209,7 @@ static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const 
   for (int64_t r = 0; r < queries.count;) {
     int64_t count = queries.count - r, row = 0;
     if (task.out->total) {
-      int64_t at = queries.first + r * queries.step;
+      int64_t at = queries.first + r * queries.step - task.out->origin;
       row = at >> task.shift;
       int64_t inside = ((row + 1) * ((int64_t)1 << task.shift) - at + queries.step - 1) / queries.step;
       count = inside < count ? inside : count;
@@ -242,7 +243,7 @@ static inline void take_key_panels(const RegardCall& call, int64_t vectors, Spac
 
 static inline void start_key_panel(const ColumnsTask& task, KeyPanel* panel, Span keys, float* rows_space) {
   panel->keys = keys;
-  panel->cell_row = task.query_begin >> task.shift;
+  panel->cell_row = (task.query_begin - task.out->origin) >> task.shift;
   pack_keys(task.head, keys, panel->packed, rows_space);
   for (int64_t x = 0; x < PANEL; x++) {
     panel->received[x] = 0;
@@ -371,18 +372,18 @@ struct ColumnsPlan {
     int64_t cell = out.total ? out.cell : 1;
     int64_t unit = PANEL_VECTORS * (cell > CELL_SIDE ? cell : CELL_SIDE), least = PANELS * PANEL * step;
     keys = (least + unit - 1) / unit * unit;
-    ranges = (call.keys + keys - 1) / keys;
+    ranges = (call.keys - out.first_key + keys - 1) / keys;
     int64_t tasks = call.batch * call.heads * ranges, most = call.queries / LEAST_QUERIES;
     int64_t some = (ENOUGH_RANGES + tasks - 1) / tasks;
     some = some < most ? some : most > 1 ? most : 1;
     queries = ((call.queries + some - 1) / some + cell - 1) / cell * cell;
-    origin = call.offset & -cell;
+    origin = out.total ? out.origin + ((call.offset - out.origin) & -cell) : call.offset;
     chunks = (call.offset + call.queries - origin + queries - 1) / queries;
     // Each task has diagonals of its own, as long as its queries: with them there are few tasks, of many keys.
     if (!out.by_offset) return;
     int64_t split = (FEWEST + call.batch * call.heads * chunks - 1) / (call.batch * call.heads * chunks);
     keys *= (ranges + split - 1) / split;
-    ranges = (call.keys + keys - 1) / keys;
+    ranges = (call.keys - out.first_key + keys - 1) / keys;
   }
   int64_t diagonals() const { return queries + keys; }  // of a task, at most
 };
@@ -424,7 +425,7 @@ static inline int columns_of_part(const RegardCall& call, const RegardColumns& o
     task.head = head_of(&call, mask, head / call.heads, head % call.heads, false);
     task.step = mask->step;
     task.shift = __builtin_ctzll((uint64_t)cell);
-    task.key_begin = range * plan.keys;
+    task.key_begin = out.first_key + range * plan.keys;
     task.key_end = task.key_begin + plan.keys < call.keys ? task.key_begin + plan.keys : call.keys;
     task.query_begin = first > call.offset ? first : call.offset;
     int64_t end = call.offset + call.queries;
@@ -450,8 +451,9 @@ static inline int all_columns(const RegardCall& call, const RegardColumns& out) 
     chunks = plan.chunks > chunks ? plan.chunks : chunks;
   }
   int64_t vectors = out.weighted ? out.vectors : 0;
-  float* pieces = chunks > 1 ? (float*)calloc((size_t)((2 + vectors) * chunks * size), sizeof(float)) : nullptr;
-  if (chunks > 1 && !pieces) return NO_MEMORY;
+  bool sums = out.received || out.received_max || out.weighted;
+  float* pieces = sums && chunks > 1 ? (float*)calloc((size_t)((2 + vectors) * chunks * size), sizeof(float)) : nullptr;
+  if (sums && chunks > 1 && !pieces) return NO_MEMORY;
   float* received = pieces ? pieces : out.received;
   float* received_max = pieces ? pieces + chunks * size : out.received_max;
   float* weighted = pieces && vectors ? pieces + 2 * chunks * size : out.weighted;

@@ -34,14 +34,16 @@ LAYERS = (
     ("survey",),
     ("nn", "models", "training"),
     ("analysis", "bench"),
+    ("web",),
     ("draw", "page", "embedded"),
     ("tasks",),
+    ("explorer",),
     ("cli", "__main__", "__init__"),
 )
 READS_REFERENCE = {"cli"}  # `regard verify`; nobody else inside the package
 LIGHT = {"regard", "torch", "numpy"} | sys.stdlib_module_names
 # Are themselves imported late: by the command, and where `rg.models` is asked for.
-IMPORTS_EARLY = {"cli", "models"}
+IMPORTS_EARLY = {"cli", "models", "explorer"}
 KERNELS = ".engines.triton.kernels"  # written in Triton's language, and imported only where one is launched
 
 MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 130, 400, 12, 20

@@ -17,7 +17,6 @@ from regard.cli.look import LINES, write
 from regard.errors import ArgumentError, RecordError, require
 from regard.page import Part, histories
 from regard.page.changes import changes, entropy_of
-from regard.page.describe import words
 from regard.page.frame import count
 from regard.page.history import drawings
 from regard.record.history import History
@@ -26,6 +25,7 @@ from regard.tasks.common import pretrained
 from regard.tasks.common.catalogue import NAMES, tasks
 from regard.tasks.common.task import CARD, MODEL, Task, read_card
 from regard.training.monitor import FILE
+from regard.web.words import words
 
 
 def history(

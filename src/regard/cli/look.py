@@ -16,15 +16,13 @@ from rich.table import Table
 
 from regard import embedded, files
 from regard.analysis.roles import labels as names_of_heads
-from regard.cli import answers, models
+from regard.cli import answers, models, reading
 from regard.errors import ArgumentError, ModelError
 from regard.record import Record
 from regard.record.table import ROLE, columns
-from regard.statistics import Choice, token_groups
 from regard.statistics.roles import ROLES
 from regard.statistics.table import SHARES, TABLE
 from regard.tasks.common.looks import LOOKS
-from regard.watch import watch
 
 COLUMNS = {
     "entropy_fraction": "entropy",
@@ -151,21 +149,12 @@ def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
     with _progress(console, "preparing") as bar:
         bar.add_task("preparing", total=None)
         inputs = reader.inputs(encoded)
-    statistics: tuple[str | Choice, ...] = tuple(TABLE)
-    # Queries and keys of an encoder–decoder are of two texts.
-    if not reader.answers:
-        tokens = reader.tokens(inputs["input_ids"][0])
-        statistics += token_groups(inputs["input_ids"], [tokens], causal=reader.writes)
     with (
-        watch(reader.model, keep=keep, map=128, statistics=statistics) as record,
+        reading.watched(reader, inputs, keep) as record,
         _progress(console, f"reading {count} tokens", record) as bar,
     ):
         bar.add_task("reading", total=reader.layers or None)
         reader.run(inputs)
-    read = reader.tokens(inputs["input_ids"][0])
-    record.tokens, record.source_tokens = [read], None
-    if reader.answers:
-        record.tokens, record.source_tokens = [reader.tokens(inputs["decoder_input_ids"][0])], [read]
     return record
 
 

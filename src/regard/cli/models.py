@@ -128,7 +128,7 @@ def load(name: str | Path, device: str = "cpu") -> Reader:
     try:
         config = transformers.AutoConfig.from_pretrained(name)
         # With the configuration that was read, so that the hub is asked once.
-        model = _class(transformers, config).from_pretrained(name, config=config)
+        model = getattr(transformers, auto_class(config)).from_pretrained(name, config=config)
         tokenizer = transformers.AutoTokenizer.from_pretrained(name)
     except Exception as error:  # the hub, the file system and every model's code raise what they please
         raise ModelError(_why(str(name), local, error)) from error
@@ -165,13 +165,13 @@ def _moved(model: Any, device: str) -> Any:
         ) from error
 
 
-def _class(transformers: Any, config: Any) -> Any:
+def auto_class(config: Any) -> str:
     """The Auto class that gives the model with its head where it writes, without one where it only reads."""
     if config.is_encoder_decoder:
-        return transformers.AutoModelForSeq2SeqLM
+        return "AutoModelForSeq2SeqLM"
     if _writes(config):
-        return transformers.AutoModelForCausalLM
-    return transformers.AutoModel
+        return "AutoModelForCausalLM"
+    return "AutoModel"
 
 
 def _writes(config: Any) -> bool:

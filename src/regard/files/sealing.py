@@ -238,8 +238,12 @@ def state(path: Path) -> dict[str, Any]:
         return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
 
 
-def fault(path: Path, expected: Any) -> str | None:
-    """Why a file is not what `state` said of it, in words that go after its name; None where it is."""
+def fault(path: Path, expected: Any, content: bool = True) -> str | None:
+    """Why a file is not what `state` said of it, in words that go after its name; None where it is.
+
+    Args:
+        content: False for its size alone: a file that is mapped into memory is not read from start to end.
+    """
     if not isinstance(expected, dict) or [type(expected.get(name)) for name in ("bytes", "sha256")] != [
         int,
         str,
@@ -253,6 +257,8 @@ def fault(path: Path, expected: Any) -> str | None:
         return str(error)
     if size != expected["bytes"]:
         return f"is cut short or altered: must have {expected['bytes']} bytes, got {size}"
+    if not content:
+        return None
     digest = state(path)["sha256"]
     if digest != expected["sha256"]:
         return f"is altered: must have SHA-256 {expected['sha256']!r:.20}…, got {digest:.18}…"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.page.describe import words
 from regard.record.history import History
 from regard.record.layers import short_names
+from regard.web.words import words
 
 # Of queries that have a place among the keys.
 OF_PLACES = ("distance", "self_mass", "previous", "local")

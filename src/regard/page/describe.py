@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,34 +15,10 @@ from regard.analysis.roles import of_call
 from regard.page.encode import Numbers
 from regard.page.pictures import Plan, countable, picture, series
 from regard.record import Call, Record
-from regard.record.table import ROLE, means, names_of, sums
+from regard.record.table import means, names_of, sums
 from regard.statistics.observation import COLUMNS, OFFSETS, ROWS
-from regard.statistics.roles import ROLES
-from regard.statistics.table import MONITORED, SHARES, TABLE
-
-_TITLES = {"self_mass": "self", "sum_squares": "Σ w²", "lse": "log-sum-exp"}
-
-
-def words(columns: Iterable[str], parameters: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """Title, formula, unit and one-line meaning of each statistic that the page shows."""
-    described = {}
-    for name in columns:
-        if line := (TABLE | SHARES | MONITORED).get(name):
-            formula, unit, meaning = line.formula, line.unit, line.explained(parameters)
-        elif name.startswith(ROLE):
-            role = ROLES[name.removeprefix(ROLE)]
-            formula, unit = "between chance, 0, and the most possible, 1", "score"
-            meaning = f"How much the head {role.meaning}, against what equal weights would do."
-        else:
-            group = name.partition(".")[2]
-            formula, unit, meaning = (
-                "Σ w over the group",
-                "fraction",
-                f"Share that goes to the keys named {group!r}.",
-            )
-        title = _TITLES.get(name, name.removeprefix(ROLE).replace("_", " "))
-        described[name] = {"title": title, "formula": formula, "unit": unit, "meaning": meaning}
-    return described
+from regard.statistics.table import SHARES
+from regard.web.words import CROSS, section_of, texts_of, words
 
 
 def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[str, Any]:
@@ -95,35 +71,9 @@ def describe(record: Record, chosen: Plan, rows: int, numbers: Numbers) -> dict[
     }
 
 
-PLAIN, ENCODER, DECODER, CROSS = "Self-attention", "Encoder", "Decoder", "Cross-attention"
-
-
-def section_of(record: Record, call: Call) -> str:
-    """The part of the model that a call belongs to; encoder and decoder are told apart only where both may exist."""
-    if call.kind == "cross":
-        return CROSS
-    # Encoder and decoder are told by their names, or else by length: a decoder has the queries of its cross-attention.
-    crossed = [other.sizes.queries for other in record.calls if other.kind == "cross"]
-    if not crossed and not record.source_tokens:
-        return PLAIN
-    # Whole parts of the name: "decoder" within "encoderdecoder" says nothing.
-    names = re.split(r"[._]", call.layer.lower())
-    for part in (DECODER, ENCODER):
-        if part.lower() in names:
-            return part
-    if call.sizes.queries in crossed:
-        return DECODER
-    return ENCODER
-
-
 def _reads(record: Record, call: Call, section: str) -> dict[str, Any]:
     """Which text the queries and the keys of a call are, and the place of query 0 in its text."""
-    query_text = "tokens"
-    if section == ENCODER and record.source_tokens:
-        query_text = "source"
-    key_text = query_text
-    if section == CROSS and record.source_tokens:
-        key_text = "source"
+    query_text, key_text = texts_of(record, section)
     return {
         "query_text": query_text,
         "key_text": key_text,

@@ -16,11 +16,11 @@ from regard.errors import RecordError
 from regard.html import text
 from regard.page import embed
 from regard.page.changes import Change, changes, entropy_of, largest, names
-from regard.page.describe import words
 from regard.page.frame import count, fill, page, pairs
 from regard.record.history import History
 from regard.record.record import Record
 from regard.record.table import ROLE
+from regard.web.words import words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

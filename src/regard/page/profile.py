@@ -15,10 +15,10 @@ from regard.checks.arguments import checked
 from regard.errors import RecordError
 from regard.html import text
 from regard.page import embed
-from regard.page.describe import words
 from regard.page.frame import count, fill, page, pairs
 from regard.record import Profile
 from regard.record.layers import short_names
+from regard.web.words import words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

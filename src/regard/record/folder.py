@@ -76,8 +76,12 @@ def write(folder: Path, body: dict[str, Any], tensors: dict[str, Tensor], heads:
         raise RecordError(f"{folder}: cannot save the record here: {error}") from error
 
 
-def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read(folder: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The body and the tensors of a record, after every check that needs no knowledge of what they mean.
+
+    Args:
+        folder: of the record.
+        mapped: map the tensors into memory: of the data only the size is checked, and it is read as it is used.
 
     Raises:
         RecordError: which file is missing, damaged, too new or hostile, and why.
@@ -86,15 +90,15 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     for _ in range(MAX_TRIES):
         before = _fingerprint(folder)
         try:
-            return _read(folder)
+            return _read(folder, mapped)
         except RecordError:
             # Another process may have replaced the record since its first file was read.
             if before == _fingerprint(folder):
                 raise
-    return _read(folder)
+    return _read(folder, mapped)
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _read(folder: Path, mapped: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
     require("safetensors.torch", extra="record")
     record = folder / RECORD
     try:
@@ -106,7 +110,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         body = _parsed(record)
         listed = entry(body, "files", dict, str(record))
         _checked(folder, "heads", listed)
-        tensors = _tensors(_checked(folder, "statistics", listed))
+        tensors = _tensors(_checked(folder, "statistics", listed, content=not mapped), mapped)
     except OSError as error:
         raise RecordError(f"{error.filename or folder}: cannot be read: {error.strerror or error}") from error
     for name, target in entry(body, "aliases", dict, str(record)).items():
@@ -237,7 +241,7 @@ def _children(item: Any) -> Iterable[Any]:
     return ()
 
 
-def _checked(folder: Path, kind: str, listed: dict[str, Any]) -> Path:
+def _checked(folder: Path, kind: str, listed: dict[str, Any], content: bool = True) -> Path:
     """The path of a data file, once its name, size and content are what `record.json` says."""
     where = f"{folder / RECORD}: files"
     seal = entry(listed, kind, dict, where)
@@ -250,14 +254,18 @@ def _checked(folder: Path, kind: str, listed: dict[str, Any]) -> Path:
             f"{where}: the name of {kind!r} must be like {NAMES[kind].pattern}, got {name!r:.80}"
         )
     path = folder / name
-    if reason := sealing.fault(path, seal):
+    if reason := sealing.fault(path, seal, content):
         raise RecordError(f"{path}: {reason}")
     return path
 
 
-def _tensors(path: Path) -> dict[str, Tensor]:
+def _tensors(path: Path, mapped: bool) -> dict[str, Tensor]:
     numbers = require("safetensors.torch", extra="record")
     try:
+        # Saves never write into a file that is there, so what is mapped stays as it is.
+        if mapped:
+            with require("safetensors", extra="record").safe_open(path, framework="pt") as file:
+                return {name: file.get_tensor(name) for name in file.offset_keys()}
         # Read and not mapped: another process may replace the file while the tensors are in use.
         return numbers.load_file(path, backend="pread")
     except OSError:

@@ -114,8 +114,13 @@ class Record:
         folder.write(Path(path), body | {"calls": entries}, tensors, self.heads)
 
     @classmethod
-    def load(cls, path: str | PathLike[str]) -> Record:
+    def load(cls, path: str | PathLike[str], *, mapped: bool = False) -> Record:
         """Read a record that `save` wrote.
+
+        Args:
+            path: its folder.
+            mapped: map the tensors into memory instead of reading them: at once, whatever their size, and read as they
+                are used. Of the data file only the size is checked, not the digest of its content.
 
         Raises:
             RecordError: no record, or one that is damaged, too new or hostile; says which file and why.
@@ -123,7 +128,7 @@ class Record:
         """
         if not isinstance(path, str | PathLike):
             raise ArgumentError(f"path must be a string or a path, got {shown(path)}")
-        body, tensors = folder.read(Path(path))
+        body, tensors = folder.read(Path(path), mapped)
         of_calls: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
             index, _, rest = name.partition(".")

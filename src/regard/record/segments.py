@@ -13,7 +13,8 @@ from torch.nn.functional import pad
 
 from regard.attention import window_of
 from regard.errors import ArgumentError, MaskError
-from regard.masks import NONE, Mask, Tile, causal
+from regard.masks import NONE, And, Documents, Mask, Not, Or, Padding, Prefix, Tile, causal
+from regard.masks import Dense as DenseMask
 from regard.masks.algebra import Index
 from regard.spec import Spec
 from regard.spec.bias import Alibi, Bias, Dense, Logarithm, Relative, ScoreMod
@@ -152,12 +153,42 @@ def one_head(spec: Spec, batch: int, head: int) -> Spec:
     """The spec of one head of one row of the batch, for vectors `(1, 1, tokens, dim)`."""
     mask, bias, sink_logit = spec.mask, spec.bias, spec.sink_logit
     if mask is not None:
-        mask = OneHead(mask, batch, head)
+        mask = _one_mask(mask, batch, head)
     if bias is not None:
         bias = _one_bias(bias, batch, head)
     if sink_logit is not None:
         sink_logit = sink_logit[head : head + 1]
     return replace(spec, mask=mask, bias=bias, sink_logit=sink_logit)
+
+
+def _one_mask(mask: Mask, batch: int, head: int) -> Mask:
+    """The mask as one head sees it, of content of its own where it is one of Regard's, which every engine knows."""
+    kind = type(mask)
+    if isinstance(mask, And | Or) and kind in (And, Or):
+        return type(mask)(tuple(_one_mask(part, batch, head) for part in mask.masks))
+    if isinstance(mask, Not) and kind is Not:
+        return Not(_one_mask(mask.mask, batch, head))
+    # The same for all heads and rows of the batch.
+    if mask.shape == (1, 1):
+        return mask
+    match mask:
+        case Prefix(length=length) if kind is Prefix:
+            return Prefix(_one_row(length, batch))
+        case Padding(lengths=lengths, start=start) if kind is Padding:
+            return Padding(_one_row(lengths, batch), _one_row(start, batch))
+        case Documents(ids=ids) if kind is Documents:
+            return Documents(ids[batch])
+        case DenseMask(bits=bits) if kind is DenseMask:
+            row, column = batch % bits.shape[0], head % bits.shape[1]
+            return DenseMask(bits[row : row + 1, column : column + 1], mask.keys, mask.offset)
+    return OneHead(mask, batch, head)
+
+
+def _one_row(value: int | Tensor, batch: int) -> int | Tensor:
+    if isinstance(value, int):
+        return value
+    row = batch % value.shape[0]
+    return value[row : row + 1]
 
 
 def _one_bias(bias: Bias, batch: int, head: int) -> Bias:

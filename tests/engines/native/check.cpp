@@ -191,8 +191,8 @@ void check_columns(const Case& drawn, int number, const char* build) {
   Array<float> got_sums(sums.size()), got_tops(sums.size()), got_total(total.size()), got_peak(total.size());
   Array<float> got_diagonals(diagonals.size()), got_weighted(weighted.size());
   RegardColumns columns = {m.data(), log_l.data(), got_sums.data(), got_tops.data(), 1 << CELL_BITS, grid_q, grid_k,
-                           got_total.data(), got_peak.data(), got_diagonals.data(), VECTORS, given.data(),
-                           got_weighted.data()};
+                           start << CELL_BITS, 0, got_total.data(), got_peak.data(), got_diagonals.data(), VECTORS,
+                           given.data(), got_weighted.data()};
   if (regard_columns(number, &call, &columns)) fail(build, "the columns could not run");
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received", got_sums[i], sums[i], 1);
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received_max", got_tops[i], tops[i], 1);
@@ -217,7 +217,7 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
   for (size_t i = 0; i < 7; i++) at[i] = read.data() + i * rows;
   RegardLook look = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], columns.data(), argmax.data(), log_l.data(), counts.data()};
   RegardColumns second = {again.m.data(), log_l.data(), received.data(), received.data() + sums, 1 << CELL_BITS, grid_q,
-                          grid_k, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
+                          grid_k, start << CELL_BITS, 0, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
   if (regard_look(number, &call, &wanted.want, &again.state, &second, &look)) return fail(build, "one call could not run");
   int64_t attending = 0, counted = 0;
   for (size_t i = 0; i < rows; i++) {
@@ -232,8 +232,8 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
   }
   for (int64_t count : counts) counted += count;
   if (counted != attending) fail(build, "one call counts other queries that attend");
-  RegardColumns apart = {again.m.data(), log_l.data(), alone.data(), alone.data() + sums, 0, 0, 0, nullptr, nullptr, nullptr, 0,
-                         nullptr, nullptr};
+  RegardColumns apart = {again.m.data(), log_l.data(), alone.data(), alone.data() + sums, 0, 0, 0, 0, 0, nullptr, nullptr, nullptr,
+                         0, nullptr, nullptr};
   if (regard_columns(number, &call, &apart)) return fail(build, "the columns could not run");
   for (size_t i = 0; i < 2 * sums; i++) expect(drawn, build, "one call, received", received[i], alone[i], 1);
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from regard.engines.differentiable import differentiable
 from regard.engines.native.backward import vjp
-from regard.engines.native.columns import columns, weighted
+from regard.engines.native.columns import CELL_SIDE, add_window, columns, weighted
 from regard.engines.native.library import build, builds, verdict, why_not
 from regard.engines.native.look import look
 from regard.engines.native.marshal import refuses
@@ -14,6 +14,8 @@ name = "native"
 rows = differentiable(fold, vjp)
 
 __all__ = [
+    "CELL_SIDE",
+    "add_window",
     "build",
     "builds",
     "columns",

@@ -69,7 +69,7 @@ class ColumnArrays(Structure):
 
     _fields_ = [
         *((name, c_void_p) for name in ("m", "log_l", "received", "received_max")),
-        *((name, c_int64) for name in ("cell", "grid_q", "grid_k")),
+        *((name, c_int64) for name in ("cell", "grid_q", "grid_k", "origin", "first_key")),
         *((name, c_void_p) for name in ("total", "peak", "by_offset")),
         ("vectors", c_int64),
         *((name, c_void_p) for name in ("given", "weighted")),

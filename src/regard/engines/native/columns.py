@@ -8,6 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from regard.engines.cells import Cells
 from regard.engines.column_sums import Sums, blank_map
 from regard.engines.native import abi
 from regard.engines.native.library import run
@@ -18,6 +19,8 @@ from regard.statistics.table import Wanted
 
 # Of what is folded: cells a side, unless the cells are small already.
 LEAST_CELL, LEAST_GRID = 16, 128
+# What the first key of a window must be a multiple of, so that panels of every build are full.
+CELL_SIDE = 16
 
 
 @torch.no_grad()
@@ -41,6 +44,7 @@ def columns(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, want: 
         arrays.by_offset = prepared.pointer(by_offset)
         if picture is not None:
             arrays.cell, (arrays.grid_q, arrays.grid_k) = picture.cell, picture.total.shape[2:]
+            arrays.origin = spec.offset // picture.cell * picture.cell
             arrays.total, arrays.peak = prepared.pointer(picture.total), prepared.pointer(picture.peak)
         run("regard_columns", prepared.call, arrays)
     if picture is not None:
@@ -60,6 +64,22 @@ def weighted(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, rows:
         arrays.given = prepared.pointer(rows.to(torch.float32).contiguous())
         run("regard_columns", prepared.call, arrays)
     return sums
+
+
+@torch.no_grad()
+def add_window(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, cells: Cells) -> None:
+    """Add the weights of all these queries on the keys of the cells: see `regard.engines.windows`."""
+    keys = cells.keys(key.shape[2])
+    if not l.numel() or keys.start >= keys.stop:
+        return
+    assert keys.start % CELL_SIDE == 0 and cells.total.is_contiguous() and cells.peak.is_contiguous()
+    # Keys after the window are no part of the call; those before it are passed over, as masks count positions from 0.
+    prepared = prepare(query, key[:, :, : keys.stop], None, spec)
+    arrays = _held(prepared, m, l)
+    arrays.cell, (arrays.grid_q, arrays.grid_k) = cells.cell, cells.total.shape[2:]
+    arrays.origin, arrays.first_key = cells.query, keys.start
+    arrays.total, arrays.peak = prepared.pointer(cells.total), prepared.pointer(cells.peak)
+    run("regard_columns", prepared.call, arrays)
 
 
 def _held(prepared: Prepared, m: Tensor, l: Tensor) -> abi.ColumnArrays:

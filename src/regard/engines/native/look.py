@@ -103,6 +103,7 @@ def _blank(
             offset=spec.offset,
         )
         second.cell, (second.grid_q, second.grid_k) = cell, total.shape[2:]
+        second.origin = spec.offset // cell * cell
         second.total, second.peak = total.data_ptr(), peak.data_ptr()
         arrays.cell_rows = counts.data_ptr()
     return Sums(received, largest, picture, by_offset)

@@ -7,13 +7,13 @@ from regard.engines.protocol import two_folds
 from regard.engines.tiles.backward import vjp
 from regard.engines.tiles.columns import columns, weighted
 from regard.engines.tiles.rows import fold
-from regard.engines.tiles.windows import weights
+from regard.engines.tiles.windows import add_window, weights
 
 name = "tiles"
 rows = differentiable(fold, vjp)
 look = two_folds
 
-__all__ = ["columns", "look", "name", "vjp", "refuses", "rows", "weights", "weighted"]
+__all__ = ["add_window", "columns", "look", "name", "vjp", "refuses", "rows", "weights", "weighted"]
 
 
 def refuses(*_: object) -> str | None:

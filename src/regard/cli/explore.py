@@ -1,0 +1,157 @@
+"""`regard explore`: opens records and models in a local web app. Knows no arithmetic."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+import time
+import webbrowser
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+from regard import embedded
+from regard.errors import ArgumentError, ModelError, require
+from regard.record.folder import RECORD
+from regard.tasks.common.looks import LOOKS
+from regard.web.tiles import RecordTiles
+
+if TYPE_CHECKING:
+    from regard.explorer.jobs import Jobs
+    from regard.explorer.opened import Model, Opened
+
+# Tasks that read a picture.
+IMAGES = ("caption",)
+# Seconds between two looks at a run.
+EVERY = 0.05
+
+
+def explore(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL | RECORD | TASK]...",
+            help="What to open: a record's folder, a model's folder, a Hugging Face name, a task "
+            f"({', '.join(LOOKS)}). "
+            "The embedded model and the tasks can always be run.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(help="Where the server listens; 0 takes a free port.")] = 0,
+    host: Annotated[
+        str, typer.Option(help="The address to bind; another one needs a password.")
+    ] = "127.0.0.1",
+    password: Annotated[
+        str,
+        typer.Option(
+            envvar="REGARD_PASSWORD", help="Lets others in, where the address is not this machine's own."
+        ),
+    ] = "",
+    browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
+    device: Annotated[str, typer.Option(help="Where models run: cpu, cuda, mps …")] = "cpu",
+) -> None:
+    """Open a local web app: every attention head, from the whole map down to single weights."""
+    require("fastapi", extra="explore")
+    require("uvicorn", extra="explore")
+    from regard.explorer import serve
+    from regard.explorer.app import create_app
+    from regard.explorer.jobs import Jobs
+    from regard.explorer.opened import Opened
+    from regard.explorer.security import Access
+    from regard.explorer.worker import Worker
+
+    console = Console(emoji=False)
+    if not 0 <= port < 1 << 16:
+        raise ArgumentError(f"--port must be from 0 to 65535, got {port}")
+    access = Access(host, password)
+    # A record is known by its file; whatever else is named is left to the loader of models.
+    folders = [name for name in names or () if is_record(name)]
+    wanted = [name for name in names or () if name not in folders]
+    opened = Opened(offered(wanted))
+    for name in folders:
+        opened.add(
+            RecordTiles.open(name), Path(name).name, f"import regard as rg\n\nrecord = rg.load({name!r})"
+        )
+    # Before any model is run, so that an address that is taken is told at once.
+    listening = serve.bind(access, port)
+    jobs = Jobs(opened, Worker([sys.executable, "-m", "regard.cli.worker", device]))
+    try:
+        if not folders or wanted:
+            _first_look(console, jobs, opened, wanted)
+        address = serve.address(access, listening)
+        console.print(f"The explorer: {address}", highlight=False, soft_wrap=True)
+        if access.exposed:
+            console.print(f"[bold]{access.exposed}[/bold]", highlight=False)
+        console.print("[dim]Ctrl-C ends it.[/dim]")
+
+        def ready() -> None:
+            if browser and has_screen():
+                webbrowser.open(address)
+
+        serve.serve(create_app(opened, jobs, access), listening, ready)
+    finally:
+        jobs.close()
+        listening.close()
+
+
+def is_record(name: str) -> bool:
+    """Whether a name is the folder of a record, as against a model's folder or name, or a task."""
+    return name not in LOOKS and (Path(name) / RECORD).is_file()
+
+
+def offered(names: Iterable[str]) -> list[Model]:
+    """The models that can be run: those named, the embedded one, and the tasks, if their models are installed."""
+    from regard.explorer.opened import Model
+
+    models = [
+        Model(f"m{number}", name, "transformers", source=name, example=embedded.TEXT)
+        for number, name in enumerate((name for name in names if not is_own(name)), 1)
+    ]
+    models.append(Model("language", "Regard's embedded model", "embedded", example=embedded.TEXT))
+    if importlib.util.find_spec("regard_tasks") is not None:
+        models += [Model(task, task, "task", takes=_takes(task), source=task) for task in LOOKS]
+    return models
+
+
+def _takes(task: str) -> Literal["text", "image"]:
+    if task in IMAGES:
+        return "image"
+    return "text"
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is that of a task, `language` among them: a folder of such a name is reached as ./translate."""
+    return name in (*LOOKS, "language")
+
+
+def has_screen() -> bool:
+    """Whether a browser could be seen: one for terminals would take the place of what is printed."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _first_look(console: Console, jobs: Jobs, opened: Opened, names: Iterable[str]) -> None:
+    """Run what was named on its example, so that there is something to see when the page opens.
+
+    Raises:
+        ModelError: it failed.
+    """
+    titles = {model.title: model for model in opened.models.values()}
+    chosen = [opened.models.get(name) or titles[name] for name in names] or [opened.models["language"]]
+    for model in chosen:
+        parts = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+        with Progress(*parts, console=console, transient=True) as bar:
+            line = bar.add_task(f"{model.title}: starting", total=1.0)
+            job = jobs.submit(model, model.example)
+            while not job.over:
+                bar.update(line, description=f"{model.title}: {job.message}", completed=job.progress or 0.0)
+                time.sleep(EVERY)
+                job = jobs[job.id]
+        if job.state != "done":
+            raise ModelError(job.message)

@@ -1,0 +1,108 @@
+"""The app: routes, errors that are told, the page."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+
+from regard.errors import RegardError
+from regard.explorer.jobs import Jobs
+from regard.explorer.opened import NotOpenError, Opened
+from regard.explorer.preparing import Preparing
+from regard.explorer.routes import heads, playground, records, runs, views
+from regard.explorer.routes.shared import Lane, TooBusyError
+from regard.explorer.security import Access, Guard, SecureHeaders
+from regard.files.versions import own_version
+from regard.web.tiles import CanceledError
+
+BUILD = "The page is not built: in the source tree, `make web` does it.\n"
+
+
+def bundle() -> Path:
+    """Where the built front end lies, if it was built."""
+    return Path(str(resources.files("regard.web"))) / "bundle"
+
+
+def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = None) -> FastAPI:
+    """The app of one server.
+
+    Args:
+        opened: records and models.
+        jobs: runs of the models.
+        access: who is let in.
+        page: the folder of the built front end; None: the package's own.
+    """
+    app = FastAPI(
+        title="Regard's explorer",
+        version=own_version(),
+        # Their pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        # Counted while it comes in, whatever its header says.
+        max_body_size=opened.limits.upload,
+    )
+    app.state.opened, app.state.jobs = opened, jobs
+    app.state.preparing = Preparing()
+    app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
+    app.state.slow = Lane(1, opened.limits.waiting)
+    for part in (records, heads, views, runs, playground):
+        app.include_router(part.router, prefix="/api")
+    _answer_errors(app)
+    _serve_page(app, page or bundle())
+    # The last one is asked first.
+    app.add_middleware(Guard, access=access)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False)
+    app.add_middleware(SecureHeaders)
+    return app
+
+
+def _answer_errors(app: FastAPI) -> None:
+    """What is wrong with a request is said in one sentence: what must hold, and what was got."""
+
+    def detail(status: int, why: object) -> Response:
+        return JSONResponse({"detail": " ".join(str(why).split())[:1000]}, status)
+
+    @app.exception_handler(NotOpenError)
+    def _not_open(_request: Request, error: NotOpenError) -> Response:
+        return detail(404, error)
+
+    @app.exception_handler(RegardError)
+    def _wrong(_request: Request, error: RegardError) -> Response:
+        return detail(400, error)
+
+    @app.exception_handler(TooBusyError)
+    def _busy(_request: Request, error: TooBusyError) -> Response:
+        return detail(429, error)
+
+    @app.exception_handler(CanceledError)
+    def _gone(_request: Request, error: CanceledError) -> Response:
+        # As servers write it into their logs: nobody reads this answer.
+        return detail(499, error)
+
+    @app.exception_handler(RequestValidationError)
+    def _invalid(_request: Request, error: RequestValidationError) -> Response:
+        # The first few: a request with hundreds of faults needs no list of them.
+        parts = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors()[:5])
+        return detail(422, "; ".join(parts))
+
+
+def _serve_page(app: FastAPI, folder: Path) -> None:
+    """The front end, or how to build it."""
+    index = folder / "index.html"
+
+    @app.get("/", include_in_schema=False)
+    def root() -> Response:
+        if index.is_file():
+            return FileResponse(index)
+        return PlainTextResponse(BUILD, 503)
+
+    if folder.is_dir():
+        app.mount("/", StaticFiles(directory=folder))

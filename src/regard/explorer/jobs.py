@@ -1,0 +1,241 @@
+"""Runs of models: one at a time, in a process of its own, the others in line; with progress, and canceled at once.
+
+Knows runs and who listens to them; how a model is run is the worker's.
+"""
+
+from __future__ import annotations
+
+import queue
+import tempfile
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import anyio
+
+from regard import files
+from regard.errors import ArgumentError, RegardError
+from regard.explorer.opened import Model, NotOpenError, Opened
+from regard.explorer.worker import Worker
+from regard.web.tiles import RecordTiles
+
+# Seconds after which a run stops to which nobody listens any more: a page that is loaded again has come back by then.
+GRACE = 3.0
+# Seconds between two looks at a job.
+EVERY = 0.1
+# Finished jobs that are remembered.
+REMEMBERED = 200
+OVER = ("done", "failed", "canceled")
+
+
+@dataclass(frozen=True)
+class JobState:
+    """How far a run is: `progress` from 0 to 1, None where not known; `record` once it is done."""
+
+    id: str
+    model: str
+    state: Literal["waiting", "running", "done", "failed", "canceled"]
+    progress: float | None = None
+    message: str = ""
+    record: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.state in OVER
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What a job is to run."""
+
+    model: Model
+    text: str
+    image: bytes | None
+
+
+class Jobs:
+    """The runs of one server, in a thread of their own.
+
+    Args:
+        opened: gets the records.
+        worker: runs the models.
+    """
+
+    def __init__(self, opened: Opened, worker: Worker) -> None:
+        self._opened, self._worker = opened, worker
+        self._states: dict[str, JobState] = {}
+        self._listeners: dict[str, int] = {}
+        self._waiting: queue.SimpleQueue[tuple[str, _Run] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._count = 0
+        self._closed = False
+        self._folder = tempfile.TemporaryDirectory(prefix="regard-explore-", ignore_cleanup_errors=True)
+        self._thread = threading.Thread(target=self._work, name="regard-jobs", daemon=True)
+        self._thread.start()
+
+    def submit(self, model: Model, text: str = "", image: bytes | None = None) -> JobState:
+        """Put a run in line.
+
+        Raises:
+            ArgumentError: a text or picture that is too large, too many in line, or too many records.
+        """
+        limits = self._opened.limits
+        if len(text) > limits.text:
+            raise ArgumentError(f"a text must have at most {limits.text} characters, got {len(text)}")
+        if image is not None and len(image) > limits.image:
+            raise ArgumentError(f"a picture must have at most {limits.image} bytes, got {len(image)}")
+        self._opened.check_room()
+        with self._lock:
+            if sum(job.state == "waiting" for job in self._states.values()) >= limits.runs:
+                raise ArgumentError(f"at most {limits.runs} runs may wait in line: cancel one first")
+            self._count += 1
+            job = JobState(f"j{self._count}", model.id, "waiting", message="waiting in line")
+            self._states[job.id] = job
+            self._forget()
+        self._waiting.put((job.id, _Run(model, text, image)))
+        return job
+
+    def states(self) -> list[JobState]:
+        """All jobs that are remembered, oldest first."""
+        with self._lock:
+            return list(self._states.values())
+
+    def __getitem__(self, identity: str) -> JobState:
+        with self._lock:
+            if identity not in self._states:
+                raise NotOpenError(f"the job must be one that was begun here, got {identity[:100]!r}")
+            return self._states[identity]
+
+    def cancel(self, identity: str) -> JobState:
+        """Stop a job, whether it waits or runs; one that is over stays as it is.
+
+        Raises:
+            NotOpenError: there is no such job.
+        """
+        before = self[identity]
+        after = self._change(identity, state="canceled", message="canceled")
+        # Killing is the only way to stop a model at once: it looks at no flag.
+        if before.state == "running" and after.state == "canceled":
+            self._worker.stop()
+        return after
+
+    def wait(self, identity: str) -> JobState:
+        """Look at a job until it is over."""
+        while not (job := self[identity]).over:
+            threading.Event().wait(EVERY)
+        return job
+
+    async def events(self, identity: str) -> AsyncIterator[JobState]:
+        """The states of a job as they change, to the last one. A job whose last listener leaves is canceled.
+
+        Raises:
+            NotOpenError: there is no such job.
+        """
+        latest: JobState | None = None
+        with self._lock:
+            self._listeners[identity] = self._listeners.get(identity, 0) + 1
+        try:
+            # Looked at again and again, as states change in another thread.
+            while not self._closed:
+                job = self[identity]
+                if job != latest:
+                    latest = job
+                    yield job
+                if job.over:
+                    break
+                await anyio.sleep(EVERY)
+        finally:
+            with self._lock:
+                self._listeners[identity] -= 1
+            if latest is not None and not latest.over:
+                timer = threading.Timer(GRACE, self._abandon, (identity,))
+                timer.daemon = True
+                timer.start()
+
+    def stop_listening(self) -> None:
+        """End all streams of events, as the server is about to end."""
+        self._closed = True
+
+    def close(self) -> None:
+        """Stop everything: what runs is killed, and what was not saved elsewhere is gone."""
+        self.stop_listening()
+        for job in self.states():
+            if not job.over:
+                self.cancel(job.id)
+        self._waiting.put(None)
+        self._worker.stop()
+        self._thread.join(timeout=10)
+        self._folder.cleanup()
+
+    def _abandon(self, identity: str) -> None:
+        with self._lock:
+            listened = self._listeners.get(identity, 0)
+        if not listened and not self._closed:
+            self.cancel(identity)
+
+    def _change(self, identity: str, **changes: object) -> JobState:
+        """The state of a job after changes; one that is over does not change any more."""
+        with self._lock:
+            job = self._states[identity]
+            # A run that was canceled may still come to its end.
+            if not job.over:
+                job = self._states[identity] = replace(job, **changes)  # type: ignore[arg-type]
+            return job
+
+    def _forget(self) -> None:
+        over = [job.id for job in self._states.values() if job.over]
+        for identity in over[: max(0, len(over) - REMEMBERED)]:
+            del self._states[identity]
+            self._listeners.pop(identity, None)
+
+    def _work(self) -> None:
+        """Run one job after the other."""
+        while (entry := self._waiting.get()) is not None:
+            identity, run = entry
+            if self._change(identity, state="running", message="starting", progress=0.0).over:
+                continue
+            try:
+                changes = self._run(identity, run)
+            except (RegardError, OSError, MemoryError) as error:
+                changes = {"state": "failed", "message": str(error) or type(error).__name__}
+            self._change(identity, **changes)
+
+    def _run(self, identity: str, run: _Run) -> dict[str, object]:
+        # Each run has a folder of its own, from which its record is mapped later.
+        folder = Path(self._folder.name) / identity
+        folder.mkdir()
+        request = {
+            "kind": run.model.kind,
+            "source": run.model.source,
+            "text": run.text,
+            "image": None,
+            "folder": str(folder / "record"),
+        }
+        if run.image is not None:
+            picture = folder / "picture"
+            files.write(picture, run.image)
+            request["image"] = str(picture)
+
+        def report(progress: float | None, message: str) -> None:
+            self._change(identity, progress=progress, message=message)
+
+        answer = self._worker.run(request, report)
+        # Canceled while the answer was on its way.
+        if self[identity].over:
+            return {}
+        tiles = RecordTiles.open(folder / "record")
+        title = f"{run.model.title} · {_beginning(answer.get('text') or run.text)}".rstrip(" ·")
+        opened = self._opened.add(tiles, title, answer.get("code", ""))
+        message = answer.get("message", "")
+        return {"state": "done", "progress": 1.0, "message": message, "record": opened.id}
+
+
+def _beginning(text: str) -> str:
+    """The first words of a text, in one line."""
+    line = " ".join(text.split())
+    if len(line) > 40:
+        return f"{line[:39]}…"
+    return line

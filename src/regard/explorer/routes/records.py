@@ -1,0 +1,115 @@
+"""What is open, what a record holds, its overview and its series."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from regard.explorer.jobs import JobState
+from regard.explorer.opened import OpenRecord
+from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Line, Open, QuickLane
+from regard.files.versions import own_version
+from regard.web.describe import Description
+from regard.web.overview import MOST_SIDE, overview
+from regard.web.series import MOST_POINTS, series
+
+router = APIRouter()
+
+
+@dataclass
+class RecordLine:
+    """One open record: `tokens` are those of the longest call, `calls` how many there are, `kind` what it is."""
+
+    id: str
+    title: str
+    model: str
+    tokens: int
+    calls: int
+    kind: str
+
+
+@dataclass
+class ModelLine:
+    """A model that can be run, with an example of what it reads."""
+
+    id: str
+    title: str
+    kind: str
+    takes: str
+    example: str
+
+
+@dataclass
+class State:
+    """What is open, and what runs."""
+
+    version: str
+    records: list[RecordLine]
+    models: list[ModelLine]
+    jobs: list[JobState]
+    limits: dict[str, int]
+
+
+@router.get("/state")
+def state(opened: Open, jobs: Line) -> State:
+    """What is open, what can be run, what runs, and the limits."""
+    return State(
+        version=own_version(),
+        records=[_line(one) for one in opened.records()],
+        models=[
+            ModelLine(model.id, model.title, model.kind, model.takes, model.example)
+            for model in opened.models.values()
+        ],
+        jobs=jobs.states(),
+        limits=asdict(opened.limits),
+    )
+
+
+def _line(one: OpenRecord) -> RecordLine:
+    tokens = max((max(call.sizes.queries, call.sizes.keys) for call in one.record), default=0)
+    model = str(one.record.info.get("model") or "")
+    return RecordLine(one.id, one.title, model, tokens, len(one.record), "record")
+
+
+@router.get("/records/{record}")
+def description(record: str, opened: Open) -> Description:
+    """What a record holds: its tokens, calls, means and roles."""
+    return opened[record].description
+
+
+@router.delete("/records/{record}", status_code=204)
+def close(record: str, opened: Open) -> None:
+    """Close a record; what was saved of it elsewhere stays."""
+    opened.close(record)
+
+
+@router.get("/records/{record}/overview", responses=ARRAYS, response_class=Response)
+async def small_maps(
+    request: Request,
+    record: str,
+    opened: Open,
+    lane: QuickLane,
+    side: Annotated[int, Query(ge=1, le=MOST_SIDE)] = 48,
+    batch: Batch = 0,
+) -> Any:
+    """Small maps of all heads: `{call}.max` and `{call}.mean`, float16 log-weights (heads, rows, columns)."""
+    one = opened[record]
+    return await lane(request, lambda _: Arrays(*overview(one.record, side, batch)))
+
+
+@router.get("/records/{record}/calls/{call}/series/{name}", responses=ARRAYS, response_class=Response)
+async def along_tokens(
+    request: Request,
+    record: str,
+    call: Index,
+    name: str,
+    opened: Open,
+    lane: QuickLane,
+    most: Annotated[int, Query(ge=1, le=MOST_POINTS)] = 4096,
+    batch: Batch = 0,
+) -> Any:
+    """One statistic along queries or keys: `mean` and `max`, float32 (heads, points); metadata `{"cell": tokens}`."""
+    one = opened[record].call(call)
+    return await lane(request, lambda _: Arrays(*series(one, name, most, batch)))

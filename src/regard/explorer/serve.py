@@ -1,0 +1,82 @@
+"""The server itself: an address that is bound, and an end that waits for nobody."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from regard.errors import ArgumentError
+from regard.explorer.security import Access
+
+# Seconds that open connections have at the end.
+LAST = 2
+
+
+def bind(access: Access, port: int) -> socket.socket:
+    """A socket that listens; with port 0 the system picks one that is free.
+
+    Raises:
+        ArgumentError: the address cannot be bound.
+    """
+    # Names are looked up as of IPv4; an address of IPv6 has colons.
+    family = socket.AF_INET
+    if ":" in access.host:
+        family = socket.AF_INET6
+    try:
+        return socket.create_server((access.host, port), family=family)
+    except (OSError, OverflowError) as error:
+        raise ArgumentError(
+            f"host and port must be an address that is free here, got {access.host!r} and {port}: {error}"
+        ) from error
+
+
+def address(access: Access, listening: socket.socket) -> str:
+    """What to open in a browser, with the token that lets in."""
+    host = access.host
+    if ":" in host:
+        host = f"[{host}]"
+    return f"http://{host}:{listening.getsockname()[1]}/?token={access.token}"
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn's server, which ends at once: streams of events are told to end before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._ending()
+        super().handle_exit(sig, frame)
+
+
+def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Serve until Ctrl-C, which is raised again once everything is closed.
+
+    Args:
+        app: from `create_app`; its jobs are stopped at the end.
+        listening: from `bind`.
+        ready: is called once, in a thread of its own: it may open a browser.
+    """
+    jobs, preparing = app.state.jobs, app.state.preparing
+    config = uvicorn.Config(
+        app,
+        log_level="error",
+        access_log=False,
+        server_header=False,
+        # The defaults of uvicorn trust a proxy on this machine to say who asks.
+        proxy_headers=False,
+        timeout_graceful_shutdown=LAST,
+    )
+    threading.Thread(target=ready, daemon=True).start()
+    try:
+        _Server(config, jobs.stop_listening).run(sockets=[listening])
+    finally:
+        listening.close()
+        preparing.close()
+        jobs.close()

@@ -1,0 +1,124 @@
+"""The process in which models run: it may be killed at any moment, and may run out of memory, and the server lives on.
+
+Requests and answers are lines of JSON on its standard input and output; nothing is pickled. Knows processes; what a
+request means is for whoever wrote the program that is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from regard.errors import RegardError
+
+Report = Callable[[float | None, str], None]
+"""Takes how far a run is, from 0 to 1 or None where that is not known, and a sentence."""
+
+
+class WorkerError(RegardError, RuntimeError):
+    """A run that failed; the message says why."""
+
+
+class Worker:
+    """One child process, started when it is needed and kept, so that a model is loaded once.
+
+    Args:
+        command: what to start, the program first.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = tuple(command)
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+        self._busy = threading.Lock()
+
+    def start(self) -> None:
+        """Start the process, if it does not run: its imports take seconds, which a first request need not wait for."""
+        self._running()
+
+    def run(self, request: dict[str, Any], report: Report) -> dict[str, Any]:
+        """Hand over a request and wait for its answer, one request at a time.
+
+        Args:
+            request: what JSON can hold.
+            report: is called with how far it is, from this thread.
+
+        Raises:
+            WorkerError: it failed, was stopped, or its process died.
+        """
+        with self._busy:
+            return self._answer(self._running(), request, report)
+
+    def _answer(
+        self, process: subprocess.Popen[str], request: dict[str, Any], report: Report
+    ) -> dict[str, Any]:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        # It died since the last request; what it says of that is its status.
+        except OSError:
+            raise WorkerError(_obituary(process)) from None
+        # One line for each report, and the last one is the answer.
+        for line in process.stdout:
+            answer = json.loads(line)
+            if "failed" in answer:
+                raise WorkerError(answer["failed"])
+            if "done" in answer:
+                return answer["done"]
+            report(answer.get("progress"), answer.get("message", ""))
+        raise WorkerError(_obituary(process))
+
+    def stop(self) -> None:
+        """Kill the process, whatever it does: its memory is free again. The next run starts another one."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+            # Who waits for its answer reads to the end first.
+            with self._busy:
+                _close(process)
+
+    def _running(self) -> subprocess.Popen[str]:
+        with self._lock:
+            if self._process is not None and self._process.poll() is not None:
+                _close(self._process)
+                self._process = None
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                    encoding="utf-8",
+                    # Ctrl-C in the terminal is for the server, which then stops it.
+                    start_new_session=True,
+                )
+            return self._process
+
+
+def _close(process: subprocess.Popen[str]) -> None:
+    """Close the pipes of a process that has ended."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            # What was written and never read is lost with it.
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _obituary(process: subprocess.Popen[str]) -> str:
+    """Why a process that said nothing more has ended."""
+    # Its output has ended, so it is about to.
+    status = process.wait()
+    if status == -signal.SIGKILL:
+        return "the model's process was killed, most likely because the machine ran out of memory: take a shorter text"
+    if status < 0:
+        return f"the model's process was ended by {signal.Signals(-status).name}"
+    return f"the model's process ended with status {status}"
