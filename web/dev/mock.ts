@@ -13,6 +13,7 @@ const RECORDS: Record<string, Made> = {
 
 export class MockCarrier implements Carrier {
   readonly live = true;
+  readonly follow = null;
   asked: string[] = [];
 
   constructor(private readonly delay = 0) {}

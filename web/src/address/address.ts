@@ -35,6 +35,9 @@ export interface Address {
   region: Region | null;
   query: number | null;
   key: number | null;
+  /** Statistics along the edges of a map. */
+  rows: string;
+  columns: string;
   panel: Panel;
   /** Whether the text is colored by what the chosen token attends to, or by who attends to it. */
   direction: Direction;
@@ -55,8 +58,8 @@ interface Field<T> {
   print(value: T): string;
 }
 
-function text(name: string): Field<string> {
-  return { name, initial: "", parse: (value) => value, print: (value) => value };
+function text(name: string, initial = ""): Field<string> {
+  return { name, initial, parse: (value) => value, print: (value) => value };
 }
 
 function word<T extends string>(name: string, words: readonly T[]): Field<T> {
@@ -132,6 +135,8 @@ const FIELDS = {
   region: REGION,
   query: optional("query"),
   key: optional("key"),
+  rows: text("rows", "entropy"),
+  columns: text("columns", "received"),
   panel: word<Panel>("panel", PANELS),
   direction: word<Direction>("text", DIRECTIONS),
   color: text("color"),

@@ -77,12 +77,30 @@ export class Client {
     return { mean: floats(answer, "mean"), max: floats(answer, "max"), heads, cells, cell };
   }
 
-  run(model: string, text: string): Promise<{ job: string }> {
-    return this.carrier.json("api/runs", { method: "POST", body: { model, text } }) as Promise<{ job: string }>;
+  run(model: string, text: string, image: string | null): Promise<{ job: string }> {
+    return this.carrier.json("api/runs", { method: "POST", body: { model, text, image } }) as Promise<{ job: string }>;
   }
 
   job(id: string): Promise<Job> {
     return this.carrier.json(`api/jobs/${encodeURIComponent(id)}`) as Promise<Job>;
+  }
+
+  /** Resolves with the last state of a job, and hears those before. */
+  async finish(id: string, hear: (job: Job) => void): Promise<Job> {
+    const path = `api/jobs/${encodeURIComponent(id)}`;
+    let stop = () => {};
+    if (this.carrier.follow) stop = this.carrier.follow(`${path}/events`, (state) => hear(state as Job));
+    try {
+      // Asked for as well: a stream that breaks must not leave the reader waiting.
+      for (;;) {
+        const job = await this.job(id);
+        hear(job);
+        if (isOver(job)) return job;
+        await new Promise((resolve) => setTimeout(resolve, 300));
+      }
+    } finally {
+      stop();
+    }
   }
 
   cancel(id: string): Promise<unknown> {
@@ -113,6 +131,10 @@ export class Client {
 
 export function pathOf({ record, call, head }: HeadOf): string {
   return `api/records/${encodeURIComponent(record)}/calls/${call}/heads/${head}`;
+}
+
+export function isOver({ state }: Job): boolean {
+  return state === "done" || state === "failed" || state === "canceled";
 }
 
 /** What to tell the reader of an error; null where the request was given up on purpose. */

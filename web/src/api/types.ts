@@ -20,6 +20,8 @@ export interface ModelEntry {
   title: string;
   kind: string;
   takes: "text" | "image";
+  /** A text to begin with. */
+  example?: string;
 }
 
 export interface ServerState {

@@ -12,6 +12,8 @@ export interface Carrier {
   readonly live: boolean;
   json(path: string, ask?: Ask): Promise<unknown>;
   arrays(path: string, ask?: Ask): Promise<Arrays>;
+  /** Hears the states of a job until it is over; null where nobody sends them, and they are asked for. */
+  follow: ((path: string, hear: (state: unknown) => void) => () => void) | null;
   /** The address of an answer that the browser downloads itself; null where there is none. */
   link(path: string): string | null;
 }

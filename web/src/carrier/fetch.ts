@@ -19,6 +19,13 @@ export class FetchCarrier implements Carrier {
     return arraysOf(await response.arrayBuffer());
   }
 
+  // The server stops a run to which nobody listens any more: closing the tab stops the work.
+  follow = (path: string, hear: (state: unknown) => void): (() => void) => {
+    const source = new EventSource(this.link(path));
+    source.onmessage = (event) => hear(JSON.parse(event.data as string));
+    return () => source.close();
+  };
+
   link(path: string): string {
     return new URL(path.replace(/^\//, ""), this.base).href;
   }

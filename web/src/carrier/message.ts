@@ -18,6 +18,7 @@ type Waiting = { resolve(answer: [Answer, DataView[]]): void; reject(error: unkn
 
 export class MessageCarrier implements Carrier {
   readonly live = false;
+  readonly follow = null;
   private readonly waiting = new Map<number, Waiting>();
   private next = 1;
   private readonly stop: () => void;
