@@ -113,6 +113,10 @@ export class Client {
     return this.carrier.arrays("api/playground", ask);
   }
 
+  playgroundSnippet(state: unknown): Promise<{ code: string }> {
+    return this.carrier.json("api/playground/snippet", { method: "POST", body: state }) as Promise<{ code: string }>;
+  }
+
   /** Where the browser finds the numbers of a view as a file; null where no server makes one. */
   download(path: string): string | null {
     return this.carrier.link(path);

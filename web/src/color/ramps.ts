@@ -104,7 +104,8 @@ export function contrast(one: Rgb, other: Rgb): number {
   return (high! + 0.05) / (low! + 0.05);
 }
 
-const DARK_INK: Rgb = [16, 17, 22];
+// Black itself: with any other dark ink there are colors on which neither reaches 4.5.
+const DARK_INK: Rgb = [0, 0, 0];
 const LIGHT_INK: Rgb = [255, 255, 255];
 
 /** The ink that is easier to read on a color. */

@@ -38,6 +38,7 @@ export interface Pen {
 }
 
 const GAP = 6;
+const THICK = 40;
 const KEY_ANGLE = -52;
 
 export function drawFrame(pen: Pen, frame: Frame): void {
@@ -76,14 +77,14 @@ function curves(pen: Pen, frame: Frame, width: number, height: number): void {
   const { sides, region, colors } = frame;
   const edges = edgesOf(frame, width, height);
   if (frame.rows) {
-    const [thick, x] = [sides.right - GAP - 2, edges.right + GAP];
+    const [thick, x] = [Math.min(sides.right, THICK) - GAP - 2, edges.right + GAP];
     for (const { at, end, part } of curve(frame.rows, frame.head, region[1], region[3], height).points) {
       const [from, to] = pixels(at, end, height);
       if (to > from) pen.rect(x, sides.top + from, part * thick, to - from, colors.accent);
     }
   }
   if (frame.columns) {
-    const [thick, y] = [sides.bottom - GAP - 2, edges.bottom + GAP];
+    const [thick, y] = [Math.min(sides.bottom, THICK) - GAP - 2, edges.bottom + GAP];
     for (const { at, end, part } of curve(frame.columns, frame.head, region[0], region[2], width).points) {
       const [from, to] = pixels(at, end, width);
       if (to > from) pen.rect(sides.left + from, y, to - from, part * thick, colors.accent);
@@ -109,8 +110,9 @@ function crosshair(pen: Pen, frame: Frame, width: number, height: number): void 
     const box = clip(x, y, w, h);
     if (box.width <= 0 || box.height <= 0) return;
     // Lines beside the cells, not paint over them: colors must stay those of the legend.
-    if (Math.min(w, h) < 5) pen.rect(box.x, box.y, box.width, box.height, colors.warm, 0.8);
-    else pen.outline(box.x, box.y, box.width, box.height, colors.warm, 1);
+    if (Math.min(w, h) >= 5) pen.outline(box.x, box.y, box.width, box.height, colors.warm, 1);
+    else if (w < h) pen.rect(box.x + box.width / 2 - 0.5, box.y, 1, box.height, colors.warm);
+    else pen.rect(box.x, box.y + box.height / 2 - 0.5, box.width, 1, colors.warm);
   };
   const box = boxOf(query ?? 0, key ?? 0, region, width, height);
   const [w, h] = [Math.max(1, box.width), Math.max(1, box.height)];
