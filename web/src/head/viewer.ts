@@ -37,6 +37,8 @@ export class MapViewer {
   private isLed = true;
   private wanted: Region | null = null;
   private opened = 0;
+  private last: Region | null = null;
+  private settledTiles: Painted[] = [];
 
   constructor(
     element: HTMLElement,
@@ -59,10 +61,13 @@ export class MapViewer {
       minZoomImageRatio: 0.7,
       visibilityRatio: 0.4,
       constrainDuringPan: true,
-      animationTime: isCalm ? 0 : 0.35,
+      // With no time at all OpenSeadragon would never say that it has arrived.
+      animationTime: isCalm ? 0.02 : 0.35,
       springStiffness: 9,
       zoomPerScroll: 1.25,
       imageLoaderLimit: 6,
+      // One a frame, the default, would take a third of a second for a view.
+      maxTilesPerFrame: 6,
       maxImageCacheCount: 160,
       tileRetryMax: 1,
       timeout: 60000,
@@ -82,6 +87,9 @@ export class MapViewer {
       const region = this.region();
       if (!region) return;
       this.listener.frame(region);
+      // The viewer also draws without having moved, such as after a change of colors.
+      if (this.last?.every((value, index) => value === region[index])) return;
+      this.last = region;
       if (!this.isLed) this.listener.moved(region);
       this.waitUntilSettled();
     });
@@ -207,8 +215,18 @@ export class MapViewer {
   private waitUntilSettled(): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      if (this.image?.getFullyLoaded()) this.listener.settled(this.drawn().map(({ painted }) => painted));
-      else this.waitUntilSettled();
+      if (!this.image?.getFullyLoaded()) {
+        this.waitUntilSettled();
+        return;
+      }
+      // Coarser tiles may lie below; how they were come by must not change the colors.
+      const drawn = this.drawn();
+      const finest = Math.max(...drawn.map(({ tile }) => tile.level));
+      const tiles = drawn.filter(({ tile }) => tile.level === finest).map(({ painted }) => painted);
+      // The same list where the same tiles are seen, so that colors are not worked out again.
+      const isSameTiles = tiles.length === this.settledTiles.length && tiles.every((tile) => this.settledTiles.includes(tile));
+      if (!isSameTiles) this.settledTiles = tiles;
+      this.listener.settled(this.settledTiles);
     }, 90);
   }
 }
