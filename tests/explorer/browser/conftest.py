@@ -150,9 +150,9 @@ class Map:
     def __init__(self, page, index: int = 0) -> None:
         self.page = page
         self.pane = page.locator(".pane").nth(index)
-        self.settle()
+        self.wait()
 
-    def settle(self) -> None:
+    def wait(self) -> None:
         """Wait until all tiles are drawn."""
         handle = self.pane.element_handle()
         self.page.wait_for_timeout(60)

@@ -81,7 +81,7 @@ def test_a_lone_weight_is_seen_at_every_level_and_is_exact_at_the_last(visit, ma
             for _ in range(2):
                 page.mouse.wheel(0, -120)
                 page.wait_for_timeout(30)
-            drawn.settle()
+            drawn.wait()
         assert side > 40 and 0 <= x <= box["width"] and 0 <= y <= box["height"]
         assert shown_weight(page, row, column) == pytest.approx(truth, rel=1e-6)
         shot(page, "head-one-weight")
@@ -95,7 +95,7 @@ def test_colors_change_without_asking_for_tiles_again(visit, map_of):
         pictures = [drawn.pixels()]
         for scale in ("linear", "log", "rank"):
             choose(page, "Scale", scale)
-            drawn.settle()
+            drawn.wait()
             pictures.append(drawn.pixels())
         assert asked == []
         for place, picture in enumerate(pictures):
@@ -113,10 +113,10 @@ def test_the_address_keeps_the_state(visit, map_of):
         for _ in range(6):
             page.mouse.wheel(0, -120)
             page.wait_for_timeout(40)
-        drawn.settle()
+        drawn.wait()
         choose(page, "Cells", "mean")
         page.mouse.click(box["x"] + 200, box["y"] + 200)
-        drawn.settle()
+        drawn.wait()
         page.wait_for_timeout(300)
         before, pixels = page.url, drawn.pixels()
         for part in ("view=", "pool=mean", "query=", "key="):
@@ -144,7 +144,7 @@ def test_everything_by_keyboard(visit, map_of, record):
         assert shown_weight(page, 19, 14) == pytest.approx(weights[19, 14], rel=1e-6)
         page.keyboard.press("Enter")
         page.keyboard.press("+")
-        drawn.settle()
+        drawn.wait()
         page.wait_for_timeout(300)
         assert "query=19" in page.url and "key=14" in page.url and "view=" in page.url
         page.keyboard.press("0")
@@ -162,7 +162,7 @@ def test_the_largest_weights_off_the_diagonal_lead_to_their_place(visit, map_of)
         first.wait_for()
         assert float(first.locator("b").inner_text()) == pytest.approx(0.5, abs=0.02)
         first.click()
-        drawn.settle()
+        drawn.wait()
         page.wait_for_timeout(300)
         assert f"query={SPIKE[0]}" in page.url and f"key={SPIKE[1]}" in page.url
         assert shown_weight(page, *SPIKE) == pytest.approx(0.5, abs=0.02)
@@ -226,6 +226,28 @@ def test_pictures_and_numbers_are_taken_away(visit, map_of, record, tmp_path):
         assert files["Picture, PNG"].read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.parametrize(
+    "view, first, second",
+    [
+        ("#/model?record=r1", "PNG", None),
+        ("#/head?record=r1&call=1&head=0&panel=lines", "Picture, PNG", "Picture, SVG"),
+        ("#/compare?record=r1&heads=0.1 0.2", "Picture, PNG", "Weights, Parquet"),
+    ],
+)
+def test_every_view_can_be_taken_away(visit, tmp_path, view, first, second):
+    beginnings = {".png": b"\x89PNG", ".svg": b"<svg", ".parquet": b"PAR1"}
+    with visit(view) as page:
+        page.wait_for_timeout(1500)
+        for name in filter(None, (first, second)):
+            if name != "PNG":
+                page.get_by_text("Export").first.click()
+            with page.expect_download() as download:
+                page.get_by_text(name, exact=True).first.click()
+            file = tmp_path / download.value.suggested_filename
+            download.value.save_as(file)
+            assert file.read_bytes().startswith(beginnings[file.suffix]) and file.stat().st_size > 2000
+
+
 def test_panning_is_smooth(visit, map_of):
     with visit("#/head?record=r2&call=0&head=0") as page:
         drawn = map_of(page)
@@ -233,7 +255,7 @@ def test_panning_is_smooth(visit, map_of):
         drawn.hover(box["width"] / 2, box["height"] / 2)
         for _ in range(5):
             page.mouse.wheel(0, -120)
-        drawn.settle()
+        drawn.wait()
         page.evaluate("""() => { window.long = []; new PerformanceObserver(list => window.long.push(
             ...list.getEntries().map(entry => entry.duration))).observe({ entryTypes: ['longtask'] }) }""")
         page.mouse.down()

@@ -107,8 +107,8 @@ def test_heads_side_by_side_move_together(visit, map_of, record):
         for _ in range(8):
             page.mouse.wheel(0, -120)
             page.wait_for_timeout(40)
-        left.settle()
-        right.settle()
+        left.wait()
+        right.wait()
         assert "view=" in page.url
         left.hover(150, 150)
         page.wait_for_timeout(300)
@@ -119,7 +119,7 @@ def test_heads_side_by_side_move_together(visit, map_of, record):
         before = page.url
         right.hover(150, 150)
         page.mouse.wheel(0, 120)
-        left.settle()
+        left.wait()
         page.wait_for_timeout(300)
         assert page.url != before
 

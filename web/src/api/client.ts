@@ -69,7 +69,7 @@ export class Client {
     return this.json(path) as Promise<Peak[]>;
   }
 
-  async series(record: string, call: number, name: string, batch: number, most = 4096): Promise<Series> {
+  async series(record: string, call: number, name: string, batch: number, most = 16384): Promise<Series> {
     const path = `api/records/${encodeURIComponent(record)}/calls/${call}/series/${name}?most=${most}&batch=${batch}`;
     const answer = await this.arrays(path);
     const [heads = 0, cells = 0] = array(answer, "mean").shape;

@@ -10,7 +10,7 @@ export interface Listener {
   /** The reader has moved the map. */
   moved(region: Region): void;
   /** All tiles of the view are there. */
-  settled(tiles: Painted[]): void;
+  complete(tiles: Painted[]): void;
   failed(message: string): void;
   pressed(query: number, key: number): void;
 }
@@ -38,7 +38,7 @@ export class MapViewer {
   private wanted: Region | null = null;
   private opened = 0;
   private last: Region | null = null;
-  private settledTiles: Painted[] = [];
+  private completeTiles: Painted[] = [];
 
   constructor(
     element: HTMLElement,
@@ -91,9 +91,9 @@ export class MapViewer {
       if (this.last?.every((value, index) => value === region[index])) return;
       this.last = region;
       if (!this.isLed) this.listener.moved(region);
-      this.waitUntilSettled();
+      this.waitUntilComplete();
     });
-    viewer.addHandler("tile-loaded", () => this.waitUntilSettled());
+    viewer.addHandler("tile-loaded", () => this.waitUntilComplete());
     viewer.addHandler("tile-load-failed", ({ message }) => this.listener.failed(message));
     for (const gesture of ["canvas-press", "canvas-scroll", "canvas-pinch", "canvas-double-click"] as const) {
       viewer.addHandler(gesture, () => (this.isLed = false));
@@ -124,7 +124,7 @@ export class MapViewer {
         image.setClip(new OpenSeadragon.Rect(0, 0, pyramid.keys / pyramid.unit, pyramid.queries / pyramid.unit));
         if (old && this.viewer.world.getIndexOfItem(old) >= 0) this.viewer.world.removeItem(old);
         this.image = image;
-        image.addHandler("fully-loaded-change", () => this.waitUntilSettled());
+        image.addHandler("fully-loaded-change", () => this.waitUntilComplete());
         if (!isAlike || this.wanted || region) this.go(this.wanted ?? region, true);
         this.wanted = null;
       },
@@ -212,11 +212,11 @@ export class MapViewer {
     });
   }
 
-  private waitUntilSettled(): void {
+  private waitUntilComplete(): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       if (!this.image?.getFullyLoaded()) {
-        this.waitUntilSettled();
+        this.waitUntilComplete();
         return;
       }
       // Coarser tiles may lie below; how they were come by must not change the colors.
@@ -224,9 +224,9 @@ export class MapViewer {
       const finest = Math.max(...drawn.map(({ tile }) => tile.level));
       const tiles = drawn.filter(({ tile }) => tile.level === finest).map(({ painted }) => painted);
       // The same list where the same tiles are seen, so that colors are not worked out again.
-      const isSameTiles = tiles.length === this.settledTiles.length && tiles.every((tile) => this.settledTiles.includes(tile));
-      if (!isSameTiles) this.settledTiles = tiles;
-      this.listener.settled(this.settledTiles);
+      const isSameTiles = tiles.length === this.completeTiles.length && tiles.every((tile) => this.completeTiles.includes(tile));
+      if (!isSameTiles) this.completeTiles = tiles;
+      this.listener.complete(this.completeTiles);
     }, 90);
   }
 }
