@@ -8,8 +8,9 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 REPORT := regard-report.html
 NATIVE := native/CMakeLists.txt $(wildcard native/*.h native/*.cpp)
-USED   := look,tasks,monitor,analysis,cuda
+USED   := look,explore,notebook,tasks,monitor,analysis,cuda
 TASKS  := packages/regard-tasks
+COMMA  := ,
 BUILT  := src/regard/engines/native/_native.so
 WEB    := $(wildcard web/*.*) $(shell find web/src web/public -type f)
 PAGE   := src/regard/web/bundle/index.html
@@ -38,7 +39,8 @@ types: $(VENV)/.test ## the type checker
 front: $(VENV)/.test ## types and unit tests of the front end
 	scripts/web.sh check test
 
-web: $(PAGE) ## build the front end of the explorer, into the package
+web: $(VENV)/.tools ## build the front end of the explorer, into the package
+	scripts/web.sh build
 
 docs: $(VENV)/.docs ## the site, into build/docs: guides, API reference, notebooks that are run
 	rm -rf build/docs
@@ -109,14 +111,14 @@ define install
 	@touch $@
 endef
 
+# Without it everything but the explorer works.
 $(PAGE): $(VENV)/.tools $(WEB) scripts/web.sh
-	scripts/web.sh build
-	@touch $@
+	scripts/web.sh build || echo "The front end was not built, and regard explore needs it: make web shows what is wrong."
 
-$(VENV)/.look: $(VENV)/.torch $(VENV)/.tools $(PAGE) pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
-	$(call install,look)
+$(VENV)/.look: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.toml $(NATIVE) | $(PAGE)
+	$(call install,look$(COMMA)explore)
 
-$(VENV)/.test: $(VENV)/.torch $(VENV)/.tools $(PAGE) pyproject.toml $(TASKS)/pyproject.toml $(NATIVE)
+$(VENV)/.test: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.toml $(NATIVE) | $(PAGE)
 	$(call install,$(USED),--group test --group dev)
 
 # The group `breadth` without what it needs, most of all torchvision, and then what of that is used.
