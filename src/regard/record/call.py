@@ -14,6 +14,7 @@ from torch.nn.functional import pad
 
 from regard import html
 from regard.errors import RecordError
+from regard.record import notebook
 from regard.record.segments import Part, join, one_head, window
 from regard.shapes import Sizes
 from regard.spec import Spec
@@ -89,6 +90,9 @@ class Call(Observation):
         if self.spec is not None and self.spec.mask is not None:
             facts.append(self.spec.mask.name)
         return html.card(html.heading("Call", self.layer, facts), *self._sections())
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return notebook.bundle(None, self)
 
     def weights(
         self, head: int, rows: slice = slice(None), columns: slice = slice(None), batch: int = 0

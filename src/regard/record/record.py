@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.checks.arguments import shown
 from regard.errors import ArgumentError, RecordError
-from regard.record import folder, serialize
+from regard.record import folder, notebook, serialize
 from regard.record.call import Call
 from regard.record.display import record_card
 from regard.record.layers import matching
@@ -61,6 +61,9 @@ class Record:
             tokens = len(self.tokens[0])
         return record_card(self.calls, tokens, self.info, self.unseen)
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return notebook.bundle(self)
+
     def __getitem__(self, which: int | str) -> Call:
         """One call, by its index or by its layer's name.
 
@@ -71,10 +74,10 @@ class Record:
             RecordError: there is no such call, or there are several.
         """
         if isinstance(which, str):
-            return self.calls[self._find(which)]
+            return notebook.taken(self.calls[self._find(which)], self)
         if not -len(self) <= which < len(self):
             raise RecordError(f"the record has {len(self)} calls, counted from 0: there is no call {which}")
-        return self.calls[which]
+        return notebook.taken(self.calls[which], self)
 
     def _find(self, name: str) -> int:
         # Each layer once: one that was called several times is one answer, and another error.

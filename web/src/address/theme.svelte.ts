@@ -25,6 +25,11 @@ export class ThemeStore {
     }
   }
 
+  /** Says what surrounds the explorer, where that is not the system alone. */
+  system(isDark: boolean): void {
+    this.systemDark = isDark;
+  }
+
   choose(choice: Choice): void {
     this.choice = choice;
     try {

@@ -1,0 +1,92 @@
+"""The explorer in a cell of a notebook: the front end of the server, with its requests over the notebook's channel.
+
+One set of open records for the kernel, so that any view can compare any two of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from functools import cache
+from typing import Any
+
+from regard.explorer.app import bundle as built
+from regard.explorer.app import create_api
+from regard.explorer.in_process import InProcess
+from regard.explorer.jobs import Jobs
+from regard.explorer.limits import Limits
+from regard.explorer.opened import Opened, OpenRecord
+from regard.explorer.worker import Worker
+from regard.record import Call, Record
+from regard.web.tiles import RecordTiles
+
+# A record that is shown stays in memory, with its vectors; the one that was shown first is closed for another.
+RECORDS = 8
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+class Shown:
+    """What the notebook of this kernel shows."""
+
+    def __init__(self) -> None:
+        self.opened = Opened(limits=Limits(records=RECORDS))
+        self.answers = InProcess(create_api(self.opened, Jobs(self.opened, Worker(()))))
+        self._calls: dict[str, list[Call]] = {}
+        self._lock = threading.Lock()
+
+    def open(self, record: Record) -> OpenRecord:
+        """The record as the routes know it; one that has other calls than when it was opened is another."""
+        with self._lock:
+            for one in self.opened.records():
+                if one.record is record and self._calls[one.id] == record.calls:
+                    return one
+            if len(self._calls) >= RECORDS:
+                oldest = next(iter(self._calls))
+                self.opened.close(oldest)
+                del self._calls[oldest]
+            one = self.opened.add(RecordTiles(record))
+            self._calls[one.id] = list(record.calls)
+            return one
+
+
+@cache
+def shown() -> Shown:
+    """That of this kernel; made when something is first shown."""
+    return Shown()
+
+
+@cache
+def front_end() -> tuple[str, str]:
+    """Script and style of the widget; empty where they were not built."""
+    folder = built() / "widget"
+    if not folder.is_dir():
+        return "", ""
+    return (folder / "widget.js").read_text("utf-8"), (folder / "widget.css").read_text("utf-8")
+
+
+def address(one: OpenRecord, call: Call | None) -> str:
+    """Where a view begins: the record's overview, or the first head of a call."""
+    if call is None:
+        return f"#/model?record={one.id}"
+    return f"#/head?record={one.id}&call={one.record.calls.index(call)}"
+
+
+def bundle(record: Record | None, call: Call | None) -> dict[str, Any]:
+    """What a notebook shows; nothing without the extra `notebook`, so that the static picture is shown.
+
+    Args:
+        record: None where a call is shown whose record is not known.
+        call: None: the whole record.
+    """
+    script, style = front_end()
+    if importlib.util.find_spec("anywidget") is None or not script:
+        return {}
+    if record is None or (call is not None and call not in record.calls):
+        assert call is not None, "a record, a call, or both"
+        record = Record([call])
+    from regard.explorer.widget import Explorer
+
+    one = shown().open(record)
+    made = Explorer(shown().answers, address(one, call), script, style)
+    # Without its plain text: the record's own stands beside it, and its picture for where no kernel is.
+    return {VIEW: {"version_major": 2, "version_minor": 1, "model_id": made.model_id}}

@@ -1,0 +1,54 @@
+"""How a record or a call shows itself in a notebook: whoever can do more than a picture is registered here.
+
+Knows what was taken from which record, and nothing of what shows it, which lies in a later layer.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary, ref
+
+Bundle: TypeAlias = dict[str, Any]
+"""What a notebook shows, by MIME type; empty: its static picture."""
+Viewer: TypeAlias = Callable[[Any, Any], Bundle]
+"""Takes a record and a call of it, either of which may be None."""
+C = TypeVar("C")
+
+_viewers: list[Viewer] = []
+# A call alone does not know its record, whose tokens are the labels of its map.
+_taken: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
+
+
+def register(viewer: Viewer) -> None:
+    """Let `viewer` show records and calls; it is asked within a notebook only."""
+    _viewers[:] = [viewer]
+
+
+def taken(call: C, record: object) -> C:
+    """The call; its record is remembered as long as both live."""
+    _taken[call] = ref(record)
+    return call
+
+
+def in_notebook() -> bool:
+    """Whether this process is a notebook's kernel, whose front end shows more than text."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None:
+        return False
+    return getattr(ipython.get_ipython(), "kernel", None) is not None
+
+
+def bundle(record: object, call: object = None) -> Bundle:
+    """What a notebook shows of a record, or of one call of it.
+
+    Args:
+        record: None: the one that the call was taken from.
+        call: None: the whole record.
+    """
+    if not _viewers or not in_notebook():
+        return {}
+    if call is not None and call in _taken:
+        record = _taken[call]()
+    return _viewers[0](record, call)

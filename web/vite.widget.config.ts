@@ -1,0 +1,24 @@
+// The widget of notebooks: one ES module and its style, beside the page's bundle, which is built before.
+import { fileURLToPath } from "node:url";
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vite";
+
+const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
+
+export default defineConfig({
+  plugins: [svelte()],
+  publicDir: false,
+  build: {
+    outDir: path("../src/regard/web/bundle/widget"),
+    emptyOutDir: true,
+    target: "es2022",
+    // One file each, as the notebook is given their texts.
+    cssCodeSplit: false,
+    modulePreload: false,
+    rolldownOptions: {
+      input: path("src/notebook/widget.ts"),
+      preserveEntrySignatures: "strict",
+      output: { entryFileNames: "widget.js", assetFileNames: "widget[extname]", codeSplitting: false },
+    },
+  },
+});
