@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from regard.errors import ArgumentError
 from regard.explorer.limits import Limits
 from regard.record import Record
 from regard.record.call import Call
+from regard.web.check import Check, check
 from regard.web.describe import Description, describe
 from regard.web.tiles import RecordTiles
 
@@ -54,11 +55,21 @@ class OpenRecord:
     tiles: RecordTiles
     description: Description
     code: str
+    _check: Check | None = field(default=None, repr=False)
+    # Of its own, as tiles must not wait while heads are compared.
+    _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
     def record(self) -> Record:
         """The record itself."""
         return self.tiles.record
+
+    def check(self) -> Check:
+        """The findings, worked out once."""
+        with self._checking:
+            if self._check is None:
+                self._check = check(self.record)
+            return self._check
 
     def call(self, index: int) -> Call:
         """One call.

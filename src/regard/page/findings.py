@@ -94,7 +94,7 @@ def _of_texts(diagnosis: Diagnosis) -> str:
 def _rule(diagnosis: Diagnosis, severity: str, name: str, group: list[Finding]) -> str:
     """All findings of one rule and severity."""
     items = "".join(
-        f"<tr><td>{text(_where(diagnosis, finding))}</td><td>{number(finding.value)}{_interval(finding)}</td>"
+        f"<tr><td>{text(diagnosis.where(finding))}</td><td>{number(finding.value)}{_interval(finding)}</td>"
         f"<td>{number(finding.threshold)}</td><td>{finding.texts}</td><td>{text(_evidence(finding))}</td></tr>"
         for finding in group[:LISTED]
     )
@@ -106,7 +106,7 @@ def _rule(diagnosis: Diagnosis, severity: str, name: str, group: list[Finding]) 
     for finding in group[:DRAWN]:
         figure = _picture(diagnosis, finding)
         if figure is not None:
-            pictures += embed.figure(figure, _where(diagnosis, finding))
+            pictures += embed.figure(figure, diagnosis.where(finding))
     if pictures:
         pictures = _drawn(pictures, "maps")
     words = f"<p>{text(ended(group[0].sentence))}</p>"
@@ -116,13 +116,6 @@ def _rule(diagnosis: Diagnosis, severity: str, name: str, group: list[Finding]) 
         some = "the model"
     heading = f"{text(name.capitalize())} <span>{text(severity)}, {some}</span>"
     return _panel(heading, "", f"{words}{advice}{table}{pictures}", f"finding {severity}")
-
-
-def _where(diagnosis: Diagnosis, finding: Finding) -> str:
-    layer = diagnosis.names.get((finding.layer, finding.kind), finding.layer)
-    if finding.head is None:
-        return layer or "the model"
-    return f"{layer}, head {finding.head}"
 
 
 def _interval(finding: Finding) -> str:

@@ -26,6 +26,7 @@ from regard.explorer.jobs import Jobs
 from regard.explorer.opened import Model, Opened
 from regard.explorer.security import Access
 from regard.explorer.worker import Worker
+from regard.web.tiles import RecordTiles
 
 SHOTS = guards.ROOT / "build" / "screenshots"
 BUNDLE = guards.SOURCE / "web" / "bundle" / "index.html"
@@ -69,8 +70,8 @@ def server(record, long_record) -> Iterator[str]:
         pytest.fail("the front end is not built: make web")
     stand_in = Path(__file__).parents[1] / "stand_in.py"
     opened = Opened([Model("fast", "Fast", "transformers", source="fast", example="")])
-    opened.add(record, "A pair", "import regard as rg\n\nrecord = rg.load(FOLDER)")
-    opened.add(long_record, "A long one", "record = ...")
+    opened.add(RecordTiles(record), "A pair", "import regard as rg\n\nrecord = rg.load(FOLDER)")
+    opened.add(RecordTiles(long_record), "A long one", "record = ...")
     jobs, access = Jobs(opened, Worker([sys.executable, str(stand_in)])), Access()
     listening = serve.bind(access, 0)
     app = create_app(opened, jobs, access)

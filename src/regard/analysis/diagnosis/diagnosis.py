@@ -72,6 +72,13 @@ class Diagnosis:
         keys = [(heads.layer, heads.kind) for heads in self.layers]
         return dict(zip(keys, short, strict=True))
 
+    def where(self, finding: Finding) -> str:
+        """The head, layer or model that a finding is about: `layer 3, head 2`."""
+        layer = self.names.get((finding.layer, finding.kind), finding.layer)
+        if finding.head is None:
+            return layer or "the model"
+        return f"{layer}, head {finding.head}"
+
     def at_least(self, severity: str) -> tuple[Finding, ...]:
         """The findings of this severity and of worse ones.
 

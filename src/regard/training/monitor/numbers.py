@@ -132,15 +132,18 @@ def faulty_queries(call: Call) -> Tensor:
 
 
 def largest_scores(call: Call) -> Tensor:
-    """`(batch, heads)`, float64: the largest score of each text, −inf where it is not known.
-
-    It is that of the largest weight of a query, which is e^(score − lse).
-    """
+    """`(batch, heads)`, float64: the largest score of each text, −inf where it is not known."""
     if call.lse is None or call.max_weight is None or not call.sizes.queries:
         return torch.full((call.sizes.batch, call.sizes.heads), -torch.inf, dtype=torch.float64)
+    return query_scores(call).amax(2)
+
+
+def query_scores(call: Call) -> Tensor:
+    """`(batch, heads, queries)`, float64: the score of each query's largest weight, which is e^(score − lse)."""
+    assert call.lse is not None and call.max_weight is not None
     # A weight of 0 beside a sink has a score too small to matter; NaN wins no comparison, and counts elsewhere.
-    scores = (call.lse + call.max_weight.log()).detach().double()
-    return scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf).amax(2).cpu()
+    scores = (call.lse + call.max_weight.log()).detach().double().cpu()
+    return scores.nan_to_num(nan=-torch.inf, posinf=torch.inf, neginf=-torch.inf)
 
 
 def _faults(call: Call) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,9 @@ def redundant(evidence: Evidence) -> list[Finding]:
             continue
         other = int(np.nanargmin(before))
         (layer, head), (twin, number) = evidence.at(index), evidence.at(other)
+        alike = {"distance": float(before[other]), "other_head": number}
+        # Which one it is among all layers: its name is no number.
+        alike["other_layer"] = evidence.numbers.layers.index(twin)
         sentence = (
             f"redundant head in {layer.layer}, head {head}: it has the weights of {twin.layer}, head {number}, at a "
             f"Hellinger distance of {before[other]:.3f}"
@@ -46,7 +49,7 @@ def redundant(evidence: Evidence) -> list[Finding]:
                 float(before[other]),
                 REDUNDANT,
                 texts=evidence.compared,
-                evidence={"distance": float(before[other]), "other_head": number},
+                evidence=alike,
                 sentence=sentence,
                 advice="One of the two may do: measure it with rg.analysis.importance, then rg.analysis.prune",
             )
