@@ -85,9 +85,10 @@ def server(record, long_record) -> Iterator[str]:
     jobs.close()
 
 
-@pytest.fixture(scope="session")
+# Not of the session: its event loop runs in this thread, where other tests run their own.
+@pytest.fixture(scope="module")
 def chromium(browser_path):
-    """A browser for all tests."""
+    """A browser for the tests of one module."""
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as play:
         browser = play.chromium.launch(executable_path=browser_path, args=list(FLAGS))
