@@ -211,9 +211,9 @@ class Intervention(Session):
         heads, changed = 0, False
         for group in resolved.changes:
             output = group.change.output
-            given = resolved.weighs(group) or (output is not None and not output.needs)
-            changed = changed or given
-            if given or group.change.mask is not None:
+            replaced = resolved.weighs(group) or (output is not None and not output.needs)
+            changed = changed or replaced
+            if replaced or group.change.mask is not None:
                 heads += len(group.heads)
         return changed and heads == resolved.sizes.heads
 
