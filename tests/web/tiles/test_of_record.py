@@ -14,7 +14,7 @@ from helpers.small_tiles import small_tiles
 from regard.errors import ArgumentError, RecordError
 from regard.record import Call, Record
 from regard.web.tiles import RecordTiles, pyramid_file, tiles_of
-from regard.web.tiles.kept_map import MapTiles
+from regard.web.tiles.map_tiles import MapTiles
 
 
 def a_call(layer: str = "layer.0", cells: int | None = None) -> Call:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from regard.record.call import Call
 from regard.statistics.observation import check_index
 from regard.web.tiles.head import HeadTiles
-from regard.web.tiles.kept_map import MapTiles
+from regard.web.tiles.map_tiles import MapTiles
 from regard.web.tiles.of_record import RecordTiles
 from regard.web.tiles.protocol import CanceledError, Pair, Peak, Tiles
 

@@ -16,7 +16,7 @@ from regard.checks.arguments import whole
 from regard.errors import ArgumentError
 from regard.record.call import Call
 from regard.web.tiles.arguments import checked_index, checked_tile, checked_window
-from regard.web.tiles.kept_map import aligned, of_map
+from regard.web.tiles.map_tiles import aligned, of_map
 from regard.web.tiles.peaks import COARSE, Search, bounds_of_map, bounds_of_pyramid, largest_of
 from regard.web.tiles.pooling import Pooled, pooled, with_mask
 from regard.web.tiles.protocol import Pair, Peak, Pool
@@ -65,7 +65,7 @@ class HeadTiles:
             return self._window(rows, columns, cell, cancel).logs(pool)
         missing = self.pyramid.below(cell, row, column)
         if missing and self.map is not None and cell >= self.map.cell:
-            return self._kept(cell).at(rows, columns).logs(pool)
+            return self._of_map(cell).at(rows, columns).logs(pool)
         for at in missing:
             self.pyramid.fill(*at, self._base, cancel)
         return self.pyramid.tile(cell, row, column, pool)
@@ -97,7 +97,7 @@ class HeadTiles:
             return None
         return self._window(rows, columns, BASE, cancel)
 
-    def _kept(self, cell: int) -> Pooled:
+    def _of_map(self, cell: int) -> Pooled:
         """The kept map in cells of this size, with what the mask allows."""
         assert self.map is not None
         with self._lock:

@@ -16,7 +16,7 @@ from regard.record.folder import FORM, MAX_TRIES, RECORD
 from regard.statistics.observation import check_index
 from regard.web.tiles import pyramid_file
 from regard.web.tiles.head import HeadTiles
-from regard.web.tiles.kept_map import MapTiles
+from regard.web.tiles.map_tiles import MapTiles
 from regard.web.tiles.protocol import Tiles
 
 # Beside the files of a record.
@@ -67,11 +67,11 @@ class RecordTiles:
         one = self.record[call]
         check_index("head", head, one.sizes.heads)
         check_index("batch", batch, one.sizes.batch)
-        place = (call % len(self.record), head % one.sizes.heads, batch % one.sizes.batch)
+        index = (call % len(self.record), head % one.sizes.heads, batch % one.sizes.batch)
         with self._lock:
-            if place not in self._heads:
-                self._heads[place] = self._made(*place)
-            return self._heads[place]
+            if index not in self._heads:
+                self._heads[index] = self._open(*index)
+            return self._heads[index]
 
     def prepare(
         self,
@@ -87,39 +87,39 @@ class RecordTiles:
             progress: is told the share that is done, from 0 to 1.
             cancel: set, the work ends with CanceledError; heads that are finished stay.
         """
-        places = list(heads or self._places())
-        for done, place in enumerate(places):
-            tiles = self.head(*place)
+        indices = list(heads or self._places())
+        for done, index in enumerate(indices):
+            tiles = self.head(*index)
             if not isinstance(tiles, HeadTiles):
                 continue
 
-            def told(share: float, done: int = done) -> None:
+            def report(share: float, done: int = done) -> None:
                 if progress is not None:
-                    progress((done + share) / len(places))
+                    progress((done + share) / len(indices))
 
             if not tiles.pyramid.complete:
-                tiles.prepare(told, cancel=cancel)
+                tiles.prepare(report, cancel=cancel)
                 if self.folder is not None:
-                    pyramid_file.save(tiles.pyramid, self.folder, _name(place), self._about(place))
-            told(1.0)
+                    pyramid_file.save(tiles.pyramid, self.folder, _name(index), self._about(index))
+            report(1.0)
 
     def _places(self) -> Iterable[tuple[int, int, int]]:
         for index, call in enumerate(self.record):
             for batch in range(call.sizes.batch):
                 yield from ((index, head, batch) for head in range(call.sizes.heads))
 
-    def _made(self, call: int, head: int, batch: int) -> Tiles:
+    def _open(self, call: int, head: int, batch: int) -> Tiles:
         one = self.record[call]
         if one.query is None or one.key is None or one.spec is None:
             return MapTiles(one, head, batch)
-        place, pyramid = (call, head, batch), None
+        index, pyramid = (call, head, batch), None
         if self.folder is not None and one.sizes.queries and one.sizes.keys:
-            about = self._about(place)
-            pyramid = pyramid_file.read(self.folder, _name(place), about, one.sizes.queries, one.sizes.keys)
+            about = self._about(index)
+            pyramid = pyramid_file.read(self.folder, _name(index), about, one.sizes.queries, one.sizes.keys)
         return HeadTiles(one, head, batch, pyramid)
 
-    def _about(self, place: tuple[int, int, int]) -> dict[str, Any]:
-        return {"record": self.seal, "call": place[0], "head": place[1], "batch": place[2]}
+    def _about(self, index: tuple[int, int, int]) -> dict[str, Any]:
+        return {"record": self.seal, "call": index[0], "head": index[1], "batch": index[2]}
 
 
 def _seal(path: str | PathLike[str]) -> str:
@@ -131,6 +131,6 @@ def _seal(path: str | PathLike[str]) -> str:
         return ""
 
 
-def _name(place: tuple[int, int, int]) -> str:
-    call, head, batch = place
+def _name(index: tuple[int, int, int]) -> str:
+    call, head, batch = index
     return f"call-{call}-head-{head}-batch-{batch}"

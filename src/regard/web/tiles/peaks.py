@@ -54,14 +54,14 @@ class Search:
         """
         bounds = np.minimum(np.nan_to_num(bounds, nan=0.0), self._by_query(cell)[:, None])
         order = np.argsort(-bounds, axis=None, kind="stable")
-        for place in order:
-            row, column = (int(index) for index in np.unravel_index(place, bounds.shape))
+        for flat in order:
+            row, column = (int(index) for index in np.unravel_index(flat, bounds.shape))
             if self._beaten(float(bounds[row, column])):
                 break
             check(cancel)
             q0, k0 = row * cell, column * cell
             self._open(q0, min(q0 + cell, self.queries), k0, min(k0 + cell, self.keys), cancel)
-        best = sorted(self.found, key=lambda found: (-found[0], -found[1], -found[2]))
+        best = sorted(self.found, key=lambda item: (-item[0], -item[1], -item[2]))
         return [Peak(-query, -key, weight) for weight, query, key in best]
 
     def _by_query(self, cell: int) -> np.ndarray:
@@ -100,8 +100,8 @@ class Search:
         if len(self.found) == self.count:
             least = self.found[0][0] * (1 + ROUNDING)
         rows, columns = np.nonzero(peak > least)
-        for place in np.argsort(-peak[rows, columns], kind="stable"):
-            yield int(rows[place]), int(columns[place])
+        for flat in np.argsort(-peak[rows, columns], kind="stable"):
+            yield int(rows[flat]), int(columns[flat])
 
     def _left_out(self, q0: int, q1: int, k0: int, k1: int) -> bool:
         """Whether no pair of a window is looked for."""
@@ -115,8 +115,8 @@ class Search:
         weights[(distance.abs() < self.away) | (torch.arange(k0, k1) < self.first)] = 0.0
         # NaN, of a broken query, is no weight.
         values, places = weights.nan_to_num(0.0).flatten().topk(min(self.count, weights.numel()))
-        for weight, place in zip(values.tolist(), places.tolist(), strict=True):
-            item = (weight, -(q0 + place // (k1 - k0)), -(k0 + place % (k1 - k0)))
+        for weight, flat in zip(values.tolist(), places.tolist(), strict=True):
+            item = (weight, -(q0 + flat // (k1 - k0)), -(k0 + flat % (k1 - k0)))
             if weight <= 0:
                 break
             if len(self.found) < self.count:

@@ -158,10 +158,10 @@ class Pyramid:
                     cells = cells.halved()
                 side, part = 1 << level, SIDE >> level
                 top, left = row % side * part, column % side * part
-                place = tiles[slots[row // side, column // side]]
+                block = tiles[slots[row // side, column // side]]
                 for index, pool in enumerate(POOLS):
                     logs = cells.logs(pool).numpy()
-                    place[index, top : top + logs.shape[0], left : left + logs.shape[1]] = logs
+                    block[index, top : top + logs.shape[0], left : left + logs.shape[1]] = logs
             whole = (cells.total.sum(), cells.peak.amax(), cells.allowed.any(), cells.valid.sum())
             self.tops[:, row, column] = [float(value) for value in whole]
         # Last: who finds it known finds it written.

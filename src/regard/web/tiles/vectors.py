@@ -143,9 +143,9 @@ class Vectors:
 
     def _scores(self, rows: Rows, k0: int, k1: int, fill: bool = False) -> tuple[Tensor, Tensor | None]:
         q0 = rows.spec.offset
-        place = Window(q0, q0 + rows.query.shape[2], k0, k1, q0)
+        window = Window(q0, q0 + rows.query.shape[2], k0, k1, q0)
         keys = rows.key[:, :, k0:k1].to(self.dtype)
-        return finished(plain(rows.query.to(self.dtype), keys, rows.spec), rows.spec, place, fill)
+        return finished(plain(rows.query.to(self.dtype), keys, rows.spec), rows.spec, window, fill)
 
     def _state(self, start: int, stop: int, limit: float, cancel: Event | None) -> tuple[Tensor, Tensor]:
         """m and l of queries of one part, `(1, 1, queries)`, float64."""
