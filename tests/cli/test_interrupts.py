@@ -28,6 +28,7 @@ class Telling:
 sys.meta_path.insert(0, Telling())
 """
 COMMANDS = {"help": ["--help"], "look": ["look"], "verify": ["verify"]}
+COMMANDS["explore"] = ["explore", "--no-browser"]
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +91,7 @@ def test_the_command_runs_either_way(start, tmp_path, way):
 @pytest.mark.parametrize("way", ["script", "module"])
 def test_an_interrupt_at_any_moment_ends_in_silence(start, tmp_path, way, command):
     chance = random.Random(f"{way} {command}")
-    longest = {"help": 2.0, "look": 3.0, "verify": 3.0}[command]
+    longest = {"help": 2.0, "look": 3.0, "verify": 3.0, "explore": 6.0}[command]
     for after in (0.0, chance.uniform(0, longest)):
         process = start(way, command, tmp_path)
         status, said, _ = interrupted(process, after)

@@ -1,6 +1,7 @@
 """Runs: in a process of their own, one after the other, canceled at once; the server lives on."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from regard import RegardError
 from regard.explorer import jobs as module
 from regard.explorer.opened import NotOpenError
+
+STAND_IN = Path(__file__).parent / "stand_in.py"
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +191,29 @@ def test_closing_leaves_nothing(opened, worker):
     assert folder.is_dir()
     jobs.close()
     assert gone(pid) and not folder.exists() and jobs[job.id].state == "canceled"
+
+
+def test_what_a_server_leaves_that_was_killed_is_cleared_away(tmp_path):
+    program = (
+        "import importlib.util, sys, time\n"
+        "from regard.explorer.jobs import Jobs\n"
+        "from regard.explorer.opened import Model, Opened\n"
+        "from regard.explorer.worker import Worker\n"
+        f"jobs = Jobs(Opened(), Worker([sys.executable, {str(STAND_IN)!r}]))\n"
+        "job = jobs.submit(Model('fast', 'Fast', 'transformers'), 'slow')\n"
+        "while not jobs[job.id].message.startswith('pid'): time.sleep(0.02)\n"
+        "print(jobs[job.id].message, jobs._folder.name, flush=True)\n"
+        "time.sleep(100)"
+    )
+    here = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    server = subprocess.Popen([sys.executable, "-c", program], env=here, stdout=subprocess.PIPE, text=True)
+    _, pid, folder = server.stdout.readline().split()
+    assert Path(folder).is_dir()
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    until(lambda: gone(int(pid)))
+    assert not Path(folder).exists()
 
 
 def test_what_was_never_begun_is_not_known(jobs):

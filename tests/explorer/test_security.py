@@ -213,6 +213,8 @@ def test_an_address_is_bound_and_told():
     for host, port in (("127.0.0.1", 1 << 16), ("no-such-host.invalid", 0)):
         with pytest.raises(RegardError, match="must be an address that is free here"):
             serve.bind(Access(host, "long enough"), port)
+    with serve.bind(everywhere := Access("0.0.0.0", "long enough"), 0) as listening:
+        assert serve.address(everywhere, listening).startswith("http://127.0.0.1:")
     if socket.has_ipv6:
         try:
             with serve.bind(Access("::1"), 0) as listening:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import sys
 import threading
 from collections.abc import Callable
@@ -54,8 +55,14 @@ def serve(run: Run, memory: int | None = None) -> None:
 
 def _listen(requests: queue.SimpleQueue[dict[str, Any]]) -> None:
     """Take requests while others are worked on; without a server there is nothing left to do."""
+    folders = set()
     for line in sys.stdin:
-        requests.put(json.loads(line))
+        request = json.loads(line)
+        folders.add(request["session"])
+        requests.put(request)
+    # The server has died without a farewell, or it would have killed this process: what it left is cleared away.
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 

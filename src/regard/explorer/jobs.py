@@ -208,6 +208,7 @@ class Jobs:
         folder = Path(self._folder.name) / identity
         folder.mkdir()
         request = {
+            "session": self._folder.name,
             "kind": run.model.kind,
             "source": run.model.source,
             "text": run.text,

@@ -37,7 +37,8 @@ def bind(access: Access, port: int) -> socket.socket:
 
 def address(access: Access, listening: socket.socket) -> str:
     """What to open in a browser, with the token that lets in."""
-    host = access.host
+    # All addresses are bound, this machine's own among them: that is where the browser is.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(access.host, access.host)
     if ":" in host:
         host = f"[{host}]"
     return f"http://{host}:{listening.getsockname()[1]}/?token={access.token}"
