@@ -31,6 +31,10 @@ def test_the_state_says_what_is_open(client):
         "tokens": 37,
         "calls": 2,
         "kind": "record",
+        "can_change": False,
+        "next_tokens": False,
+        "base": None,
+        "changes": [],
     }
     assert [(model["id"], model["takes"]) for model in state["models"]] == [
         ("fast", "text"),

@@ -3,7 +3,7 @@ import { getContext, setContext } from "svelte";
 import { browserBar, Store, type Bar } from "./address/store.svelte";
 import { ThemeStore } from "./address/theme.svelte";
 import { Client, reason } from "./api/client";
-import type { Call, Description, HeadOf, ServerState } from "./api/types";
+import type { Call, Description, HeadOf, RecordEntry, ServerState } from "./api/types";
 import type { Carrier } from "./carrier/carrier";
 import { Texts } from "./text/texts";
 
@@ -21,6 +21,8 @@ export class Session {
 
   /** The record of the address, or the first that there is. */
   record = $derived.by(() => this.store.address.record || this.server?.records[0]?.id || "");
+  /** What the server says of it. */
+  entry = $derived.by((): RecordEntry | null => this.server?.records.find(({ id }) => id === this.record) ?? null);
   description = $derived.by((): Description | null => this.described[this.record] ?? null);
   call = $derived.by((): Call | null => this.description?.calls[this.store.address.call] ?? null);
   texts = $derived.by((): Texts | null => {

@@ -83,10 +83,14 @@ class Reader:
             inputs["decoder_input_ids"] = reply
         return inputs
 
-    def run(self, inputs: dict[str, Any]) -> None:
-        """One forward pass."""
+    def run(self, inputs: dict[str, Any]) -> Any:
+        """What one forward pass gives."""
         with torch.inference_mode():
-            self.model(**inputs)
+            return self.model(**inputs)
+
+    def piece(self, token: int) -> str:
+        """One token as the text it stands for."""
+        return self.tokens(torch.tensor([token]))[0]
 
     def tokens(self, ids: torch.Tensor) -> list[str]:
         """Each token as the text it stands for, special ones by their names."""

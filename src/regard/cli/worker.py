@@ -12,6 +12,8 @@ from regard.cli.models import Reader
 from regard.explorer import child
 from regard.explorer.worker import Report
 from regard.record import Record
+from regard.watch import Plan
+from regard.web.next_tokens import NextTokens, logits_of, next_tokens
 
 # Bytes of vectors up to which they are kept, so that every single weight can be seen.
 VECTORS = 4 << 30
@@ -52,21 +54,34 @@ def run(request: dict[str, Any], report: Report, readers: Readers) -> dict[str, 
     else:
         report(0.0, "loading the model")
         text = text or embedded.TEXT
-        record = _of_reader(readers[kind, source], text, report)
+        reader, changed = readers[kind, source], request.get("changed")
+        record, following = _of_reader(reader, text, changed, report)
         record.info["text"] = text[:TEXT]
-        answer = {"text": text, "code": code(readers[kind, source], kind, text)}
+        answer = {"text": text, "code": code(reader, kind, text, changed)}
+        if following is not None:
+            following.save(Path(request["next"]))
     # The server maps it from there: tensors never travel through a pipe.
     report(None, "saving the record")
     record.save(request["folder"])
     return answer
 
 
-def _of_reader(reader: Reader, text: str, report: Report) -> Record:
+def _of_reader(
+    reader: Reader, text: str, wanted: dict[str, Any] | None, report: Report
+) -> tuple[Record, NextTokens | None]:
     encoded = reader.encode(text)
     count = encoded["input_ids"].shape[1]
     report(0.0, "preparing")
+    # Without the changes, those of an encoder–decoder's reply among them: both runs read the same tokens.
     inputs = reader.inputs(encoded)
-    with reading.watched(reader, inputs, _keep(reader, count)) as record:
+    unchanged = None
+    watching = reading.watched(reader, inputs, _keep(reader, count))
+    if wanted is not None:
+        report(0.0, "reading without the changes")
+        unchanged = logits_of(reader.run(inputs))
+        changes = Plan.load(wanted["plan"])
+        watching = reading.changed(reader, inputs, _keep(reader, count), changes, wanted["layers"])
+    with watching as record:
         over = threading.Event()
 
         def follow() -> None:
@@ -80,12 +95,15 @@ def _of_reader(reader: Reader, text: str, report: Report) -> Record:
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
         try:
-            reader.run(inputs)
+            output = reader.run(inputs)
         finally:
             over.set()
             thread.join()
     record.info["model"] = reader.name
-    return record
+    logits = logits_of(output)
+    if logits is None:
+        return record, None
+    return record, next_tokens(logits, reader.piece, unchanged)
 
 
 def _keep(reader: Reader, count: int) -> Literal["statistics", "vectors"]:
@@ -125,7 +143,7 @@ def _of_task(task: str, text: str, image: str | None, report: Report) -> tuple[R
     return record, {"text": text, "message": notes, "code": "\n".join(lines)}
 
 
-def code(reader: Reader, kind: str, text: str) -> str:
+def code(reader: Reader, kind: str, text: str, changed: dict[str, Any] | None = None) -> str:
     """Lines of Python that make the record again."""
     if kind == "embedded":
         load = [
@@ -149,10 +167,16 @@ def code(reader: Reader, kind: str, text: str) -> str:
             f"reply = model.generate(**inputs, max_new_tokens={models.REPLY}, do_sample=False, num_beams=1)",
             'inputs["decoder_input_ids"] = reply',
         ]
-    lines += [
-        'with torch.inference_mode(), rg.watch(model, keep="vectors") as record:',
-        "    model(**inputs)",
-    ]
+    keep = "vectors"
+    if changed is not None:
+        keep = changed["keep"]
+        lines += ["with contextlib.ExitStack() as changes:"]
+        lines += [f"    changes.enter_context({line})" for line in changed["code"]]
+        lines[0] = "import contextlib\n\nimport torch"
+    run = [f"with torch.inference_mode(), rg.watch(model, keep={keep!r}) as record:", "    model(**inputs)"]
+    if changed is not None:
+        run = [f"    {line}" for line in run]
+    lines += run
     return "\n".join(lines)
 
 

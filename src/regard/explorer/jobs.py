@@ -8,17 +8,20 @@ from __future__ import annotations
 import queue
 import tempfile
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import anyio
 
 from regard import files
 from regard.errors import ArgumentError, RegardError
-from regard.explorer.opened import Model, NotOpenError, Opened
+from regard.explorer.opened import Model, NotOpenError, Opened, OpenRecord
 from regard.explorer.worker import Worker
+from regard.watch import Plan
+from regard.web.changes import HeadSetting, changes_of, code, said
+from regard.web.next_tokens import NextTokens
 from regard.web.tiles import RecordTiles
 
 # Seconds after which a run stops to which nobody listens any more: a page that is loaded again has come back by then.
@@ -49,11 +52,13 @@ class JobState:
 
 @dataclass(frozen=True)
 class _Run:
-    """What a job is to run."""
+    """What a job is to run; `changed` and the settings, where heads of `base` are changed."""
 
     model: Model
     text: str
     image: bytes | None
+    base: OpenRecord | None = None
+    settings: tuple[HeadSetting, ...] = ()
 
 
 class Jobs:
@@ -76,6 +81,23 @@ class Jobs:
         self._thread = threading.Thread(target=self._work, name="regard-jobs", daemon=True)
         self._thread.start()
 
+    def submit_changed(self, base: OpenRecord, settings: Sequence[HeadSetting]) -> JobState:
+        """Put in line what made a record, with heads changed.
+
+        Raises:
+            ArgumentError: a record that was not made here by such a model, wrong settings, or too many in line.
+        """
+        if base.model is None or base.model.kind == "task":
+            raise ArgumentError(
+                f"{base.title} must be a record that a model has made here: it cannot be run again"
+            )
+        # Of a record with changes more of them are asked for, and what is compared with is still that without any.
+        together = {(one.call, one.head): one for one in base.settings}
+        changes_of(base.record, settings)
+        together |= {(one.call, one.head): one for one in settings}
+        run = _Run(base.model, base.text, None, base.base or base, tuple(together.values()))
+        return self._submit(run)
+
     def submit(self, model: Model, text: str = "", image: bytes | None = None) -> JobState:
         """Put a run in line.
 
@@ -87,15 +109,19 @@ class Jobs:
             raise ArgumentError(f"a text must have at most {limits.text} characters, got {len(text)}")
         if image is not None and len(image) > limits.image:
             raise ArgumentError(f"a picture must have at most {limits.image} bytes, got {len(image)}")
+        return self._submit(_Run(model, text, image))
+
+    def _submit(self, run: _Run) -> JobState:
+        limits = self._opened.limits
         self._opened.check_room()
         with self._lock:
             if sum(job.state == "waiting" for job in self._states.values()) >= limits.runs:
                 raise ArgumentError(f"at most {limits.runs} runs may wait in line: cancel one first")
             self._count += 1
-            job = JobState(f"j{self._count}", model.id, "waiting", message="waiting in line")
+            job = JobState(f"j{self._count}", run.model.id, "waiting", message="waiting in line")
             self._states[job.id] = job
             self._forget()
-        self._waiting.put((job.id, _Run(model, text, image)))
+        self._waiting.put((job.id, run))
         return job
 
     def states(self) -> list[JobState]:
@@ -207,14 +233,18 @@ class Jobs:
         # Each run has a folder of its own, from which its record is mapped later.
         folder = Path(self._folder.name) / identity
         folder.mkdir()
-        request = {
+        request: dict[str, Any] = {
             "session": self._folder.name,
             "kind": run.model.kind,
             "source": run.model.source,
             "text": run.text,
             "image": None,
             "folder": str(folder / "record"),
+            "next": str(folder / "next.safetensors"),
+            "changed": None,
         }
+        if run.base is not None:
+            request["changed"] = _changed(run.base, run.settings, folder / "plan.json")
         if run.image is not None:
             picture = folder / "picture"
             files.write(picture, run.image)
@@ -228,10 +258,27 @@ class Jobs:
         if self[identity].over:
             return {}
         tiles = RecordTiles.open(folder / "record")
-        title = f"{run.model.title} · {_beginning(answer.get('text') or run.text)}".rstrip(" ·")
+        text = answer.get("text") or run.text
+        title = f"{run.model.title} · {_beginning(text)}".rstrip(" ·")
+        if run.base is not None:
+            title = f"{run.base.title} · {said(run.base.record, run.settings)}"
         opened = self._opened.add(tiles, title, answer.get("code", ""))
+        opened.model, opened.text = run.model, text
+        opened.base, opened.settings = run.base, run.settings
+        if (folder / "next.safetensors").is_file():
+            opened.next_tokens = NextTokens.load(folder / "next.safetensors")
         message = answer.get("message", "")
         return {"state": "done", "progress": 1.0, "message": message, "record": opened.id}
+
+
+def _changed(base: OpenRecord, settings: Sequence[HeadSetting], plan: Path) -> dict[str, Any]:
+    """What the worker has to know of changes; the plan itself goes by a file."""
+    Plan(changes_of(base.record, settings)).save(plan)
+    keep = "vectors"
+    if not all(setting.keeps_spec for setting in settings):
+        keep = "statistics"
+    layers = [call.layer for call in base.record]
+    return {"plan": str(plan), "layers": layers, "code": code(base.record, settings), "keep": keep}
 
 
 def _beginning(text: str) -> str:

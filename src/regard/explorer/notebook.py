@@ -87,6 +87,6 @@ def bundle(record: Record | None, call: Call | None) -> dict[str, Any]:
     from regard.explorer.widget import Explorer
 
     one = shown().open(record)
-    view = Explorer(shown().answers, address(one, call), script, style)
+    widget = Explorer(shown().answers, address(one, call), script, style)
     # Without its plain text: the record's own stands beside it, and its picture for where no kernel is.
-    return {VIEW: {"version_major": 2, "version_minor": 1, "model_id": view.model_id}}
+    return {VIEW: {"version_major": 2, "version_minor": 1, "model_id": widget.model_id}}

@@ -11,8 +11,10 @@ from regard.errors import ArgumentError
 from regard.explorer.limits import Limits
 from regard.record import Record
 from regard.record.call import Call
+from regard.web.changes import HeadSetting
 from regard.web.check import Check, check
 from regard.web.describe import Description, describe
+from regard.web.next_tokens import NextTokens
 from regard.web.tiles import RecordTiles
 
 
@@ -48,6 +50,9 @@ class OpenRecord:
         tiles: of all its heads.
         description: what a viewer is told of it first.
         code: lines of Python after which `record` is this one.
+        model, text: what made it here; None and "" where it was opened.
+        base, settings: the record without the changes, and the changes, where there are some.
+        next_tokens: where the model has a language head.
     """
 
     id: str
@@ -55,6 +60,11 @@ class OpenRecord:
     tiles: RecordTiles
     description: Description
     code: str
+    model: Model | None = None
+    text: str = ""
+    base: OpenRecord | None = None
+    settings: tuple[HeadSetting, ...] = ()
+    next_tokens: NextTokens | None = None
     _check: Check | None = field(default=None, repr=False)
     # Of its own, as tiles must not wait while heads are compared.
     _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)

@@ -58,7 +58,7 @@ class Explorer(anywidget.AnyWidget):
 
         def answer(reply: Reply) -> None:
             self._waiting.pop((view, number), None)
-            self._reply(view, number, reply)
+            self._answer(view, number, reply)
 
         self._waiting[view, number] = lambda: None
         give_up = self._answers.ask(Question(path, method, content.get("body")), answer)
@@ -66,7 +66,7 @@ class Explorer(anywidget.AnyWidget):
         if (view, number) in self._waiting:
             self._waiting[view, number] = give_up
 
-    def _reply(self, view: str, number: int, reply: Reply) -> None:
+    def _answer(self, view: str, number: int, reply: Reply) -> None:
         message: dict[str, Any] = {"view": view, "id": number, "status": reply.status, "json": None}
         if not reply.is_json:
             self.send(message, buffers=[reply.content])

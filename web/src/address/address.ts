@@ -2,7 +2,7 @@
 import { SCALES, type Scale } from "../color/scale";
 import type { Pool } from "../api/types";
 
-export const PAGES = ["model", "head", "compare", "check", "playground"] as const;
+export const PAGES = ["model", "head", "compare", "changes", "check", "playground"] as const;
 export type Page = (typeof PAGES)[number];
 
 /** Left, top, right, bottom: keys and queries of the call, as fractions of tokens. */

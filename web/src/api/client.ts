@@ -2,7 +2,7 @@
 import { isAbort, type Ask, type Carrier } from "../carrier/carrier";
 import { array, codes, floats, type Arrays } from "../carrier/safetensors";
 import { Cache } from "./cache";
-import type { Description, HeadOf, Job, Pair, Peak, Pool, ServerState } from "./types";
+import type { Description, Difference, HeadOf, HeadSetting, Job, NextLine, Pair, Peak, Pool, ServerState } from "./types";
 
 export interface Series {
   /** `(heads, cells)` each. */
@@ -75,6 +75,25 @@ export class Client {
     const [heads = 0, cells = 0] = array(answer, "mean").shape;
     const { cell } = answer.json as { cell: number };
     return { mean: floats(answer, "mean"), max: floats(answer, "max"), heads, cells, cell };
+  }
+
+  /** Runs what made a record again, with heads changed. */
+  change(record: string, changes: HeadSetting[]): Promise<{ job: string }> {
+    const path = `api/records/${encodeURIComponent(record)}/changes`;
+    return this.carrier.json(path, { method: "POST", body: { changes } }) as Promise<{ job: string }>;
+  }
+
+  difference(record: string): Promise<Difference> {
+    return this.json(`api/records/${encodeURIComponent(record)}/difference`) as Promise<Difference>;
+  }
+
+  next(record: string, position: number): Promise<NextLine> {
+    return this.json(`api/records/${encodeURIComponent(record)}/next/${position}`) as Promise<NextLine>;
+  }
+
+  /** What the changes did to the next token after each position, in nats. */
+  async divergence(record: string): Promise<Float32Array> {
+    return floats(await this.arrays(`api/records/${encodeURIComponent(record)}/divergence`), "divergence");
   }
 
   run(model: string, text: string, image: string | null): Promise<{ job: string }> {

@@ -13,6 +13,44 @@ export interface RecordEntry {
   tokens: number;
   calls: number;
   kind: string;
+  /** Whether its model can be run again with heads changed. */
+  can_change?: boolean;
+  /** Whether the model's next tokens are known. */
+  next_tokens?: boolean;
+  /** The record without the changes, where heads were changed and it is still open. */
+  base?: string | null;
+  changes?: HeadSetting[];
+}
+
+/** What is done to one head. */
+export interface HeadSetting {
+  call: number;
+  head: number;
+  off?: boolean;
+  temperature?: number | null;
+  /** Keys that it may attend, before a query and after it. */
+  near?: number | null;
+  top?: number | null;
+  uniform?: boolean;
+}
+
+export interface Difference {
+  base: string;
+  /** Of each call, of each head; null where the vectors were not kept. */
+  distance: ((number | null)[] | null)[];
+}
+
+export interface NextToken {
+  token: number;
+  text: string;
+  probability: number;
+  before: number | null;
+}
+
+export interface NextLine {
+  position: number;
+  tokens: NextToken[];
+  divergence: number | null;
 }
 
 export interface ModelEntry {

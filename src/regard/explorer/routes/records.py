@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -11,6 +11,7 @@ from regard.explorer.jobs import JobState
 from regard.explorer.opened import OpenRecord
 from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Line, Open, QuickLane
 from regard.files.versions import own_version
+from regard.web.changes import HeadSetting
 from regard.web.describe import Description
 from regard.web.overview import MOST_SIDE, overview
 from regard.web.series import MOST_POINTS, series
@@ -20,7 +21,13 @@ router = APIRouter()
 
 @dataclass
 class RecordLine:
-    """One open record: `tokens` are those of the longest call, `calls` how many there are, `kind` what it is."""
+    """One open record: `tokens` are those of the longest call, `calls` how many there are, `kind` what it is.
+
+    Attributes:
+        can_change: whether its model can be run again with heads changed.
+        next_tokens: whether the model's next tokens are known.
+        base, changes: the record without the changes, as long as it is open, and the changes.
+    """
 
     id: str
     title: str
@@ -28,6 +35,10 @@ class RecordLine:
     tokens: int
     calls: int
     kind: str
+    can_change: bool = False
+    next_tokens: bool = False
+    base: str | None = None
+    changes: list[HeadSetting] = field(default_factory=list)
 
 
 @dataclass
@@ -57,7 +68,7 @@ def state(opened: Open, jobs: Line) -> State:
     """What is open, what can be run, what runs, and the limits."""
     return State(
         version=own_version(),
-        records=[_line(one) for one in opened.records()],
+        records=[_line(one, opened.records()) for one in opened.records()],
         models=[
             ModelLine(model.id, model.title, model.kind, model.takes, model.example)
             for model in opened.models.values()
@@ -67,10 +78,16 @@ def state(opened: Open, jobs: Line) -> State:
     )
 
 
-def _line(one: OpenRecord) -> RecordLine:
+def _line(one: OpenRecord, others: list[OpenRecord]) -> RecordLine:
     tokens = max((max(call.sizes.queries, call.sizes.keys) for call in one.record), default=0)
     model = str(one.record.info.get("model") or "")
-    return RecordLine(one.id, one.title, model, tokens, len(one.record), "record")
+    line = RecordLine(one.id, one.title, model, tokens, len(one.record), "record")
+    line.can_change = one.model is not None and one.model.kind != "task"
+    line.next_tokens = one.next_tokens is not None
+    line.changes = list(one.settings)
+    if one.base is not None and one.base in others:
+        line.base = one.base.id
+    return line
 
 
 @router.get("/records/{record}")
