@@ -20,6 +20,7 @@ from regard.tasks.common.looks import LOOKS
 
 BUILD = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index")
 NO_COMPILER = {"CXX": "/bin/false"}
+BUNDLE = "regard/web/bundle/index.html"
 MOST_BYTES = 9_000_000
 TASKS = guards.ROOT / "packages" / "regard-tasks"
 EVERY_LOOK = """
@@ -90,6 +91,7 @@ def project(tmp_path: Path) -> Path:
         guards.ROOT / "pyproject.toml",
         guards.ROOT / "LICENSE",
         guards.ROOT / "README.md",
+        guards.ROOT / ".gitignore",
         *shipped(),
         *sources(),
     ):
@@ -111,9 +113,13 @@ def sources() -> list[Path]:
 
 def test_without_a_compiler_the_wheel_is_pure_python_and_whole(project, tmp_path):
     (project / "src/regard/engines/native/_native.so").write_text("left by an older build")
+    # The explorer's page is built and ignored by git, and goes along all the same.
+    page = project / "src" / BUNDLE
+    page.parent.mkdir(parents=True)
+    page.write_text("built")
     wheel = build(project, tmp_path / "wheel", **NO_COMPILER)
     assert wheel.name.endswith("-py3-none-any.whl")
-    expected = {path.relative_to(guards.SOURCE.parent).as_posix() for path in shipped()}
+    expected = {path.relative_to(guards.SOURCE.parent).as_posix() for path in shipped()} | {BUNDLE}
     assert contents(wheel) == expected
     suffixes = {Path(name).suffix for name in expected}
     assert {".safetensors", ".json", ".md", ".html", ".css", ".js", ".typed"} <= suffixes
