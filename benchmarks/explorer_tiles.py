@@ -41,7 +41,7 @@ def vectors(heads: int, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def call_of(query: torch.Tensor, key: torch.Tensor, **more: Any) -> Call:
     """A causal call of these vectors."""
-    sizes = sizes_of(query, key)
+    sizes = sizes_of(query, key, more.get("value"))
     place = {"layer": "layer.0", "kind": "self", "sizes": sizes, "offset": 0}
     return Call(**place, query=query, key=key, spec=Spec.of(sizes, mask=rg.causal()), **more)
 
