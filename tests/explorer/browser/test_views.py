@@ -167,19 +167,6 @@ def _places(text: str) -> list[str]:
     return [part.split(")")[0] for part in text.split("(")[1:3]]
 
 
-def test_another_choice_in_the_playground_is_asked_for_and_drawn(visit):
-    with visit("#/playground?play.length=64") as page:
-        ready(page, "playground")
-        before = page.locator(".sentences").inner_text()
-        page.evaluate("""() => {
-            const select = [...document.querySelectorAll('select')].find(
-                one => ['repeated', 'clusters'].includes(one.value));
-            select.value = select.value === 'clusters' ? 'repeated' : 'clusters';
-            select.dispatchEvent(new Event('change', { bubbles: true }));
-        }""")
-        page.wait_for_function("old => document.querySelector('.sentences').innerText !== old", arg=before)
-
-
 def test_what_the_server_refuses_is_said_and_asked_again(visit):
     # A refusal is a line in the browser's console, too.
     with visit("#/model?record=r1", quiet=False) as page:
