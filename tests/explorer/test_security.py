@@ -207,6 +207,7 @@ def test_an_address_is_bound_and_told():
     access = Access()
     with serve.bind(access, 0) as listening:
         port = listening.getsockname()[1]
+        assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert serve.address(access, listening) == f"http://127.0.0.1:{port}/?token={access.token}"
         with pytest.raises(RegardError, match=re.escape(f"'127.0.0.1' and {port}")):
             serve.bind(access, port)
