@@ -55,7 +55,8 @@ class Pooled:
         values = self.peak
         if pool == "mean":
             values = self.total / (self.valid.clamp(min=1)[:, None] * self.widths)
-        return values.log().masked_fill(~self.allowed, torch.nan).to(torch.float16)
+        # In float32, as weights travel: of a call in float64 what is smaller than that holds is 0 too.
+        return values.float().log().masked_fill(~self.allowed, torch.nan).to(torch.float16)
 
 
 def _paired(values: Tensor, axis: int) -> Tensor:
