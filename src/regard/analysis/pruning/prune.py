@@ -6,17 +6,17 @@ Knows losses, sizes and times; how heads are taken is `surgery.py`'s, and how th
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.analysis.importance import Loss, Texts, mean_interval
+from regard.analysis.importance import Loss, Texts
 from regard.analysis.pruning.loading import note
-from regard.analysis.pruning.search import searched
+from regard.analysis.pruning.proof import prove
+from regard.analysis.pruning.search import grown, searched
 from regard.analysis.pruning.surgery import attentions, remove
 from regard.bench.timing import interleaved
 from regard.checks.arguments import checked, number
@@ -71,6 +71,7 @@ def prune(
     batches: Iterable[Mapping[str, Any]] | None = None,
     loss: Loss | None = None,
     method: Literal["gradient", "zero"] = "gradient",
+    confidence: float | None = None,
 ) -> Pruned:
     """Take heads out of a model for good: what is left has fewer parameters and gives what zeroed heads would give.
 
@@ -81,7 +82,10 @@ def prune(
 
     With a budget the heads are looked for on every second batch: the least important ones go one after the other, as
     long as the loss grows by at most the budget; a group that costs more stays. The other batches prove it: if their
-    loss grows by more, the half of these heads that matters least is tried, then the half of that, and so on.
+    loss grows by more, the half of these heads that matters least is tried, then the half of that, and so on. On few
+    texts a mean may keep a budget by chance: with a confidence the whole interval of the growth must keep it.
+
+    With batches, the smaller model must give for the first of them what the model gives with these heads zeroed.
 
     Args:
         model: it stays as it is.
@@ -90,12 +94,15 @@ def prune(
         batches: the model's keyword arguments, in dicts, to measure loss and speed on; a search needs two or more.
         loss: as for `importance`.
         method: how the importance of heads is measured for the search, as for `importance`.
+        confidence: of Student's t interval, text by text, whose upper end must keep the budget on the batches that
+            prove it, above 0 and below 1; None: the mean must.
 
     Returns:
         The smaller model, with loss, parameters and speed before and after.
 
     Raises:
-        ArgumentError: heads that cannot be taken, neither heads nor a budget, or both; a budget that cannot be met.
+        ArgumentError: heads that cannot be taken, neither heads nor a budget, or both; a budget that cannot be met; a
+            confidence without a budget; a smaller model that does not give what zeroed heads give.
 
     Example:
         >>> import regard as rg
@@ -108,6 +115,10 @@ def prune(
     """
     if (heads is None) == (budget is None):
         raise ArgumentError("heads or a budget must be given, and not both")
+    if confidence is not None:
+        confidence = number("confidence", confidence, above=0, below=1)
+        if budget is None:
+            raise ArgumentError("confidence is of the growth that a budget allows, and there is no budget")
     texts = None
     if batches is not None:
         texts = Texts.of(batches, loss)
@@ -120,17 +131,19 @@ def prune(
                 "batches must have two texts or more, to choose by one half and prove by the other"
             )
         with undisturbed(model):
-            gone = searched(model, texts, share, method)
+            gone = searched(model, texts, share, method, confidence)
         texts = texts.halves()[1]
     smaller, known = copy.deepcopy(model), attentions(model)
     remove(smaller, gone)
     note(smaller, gone, known)
+    if texts is not None:
+        prove(model, smaller, gone, texts.inputs[0])
     losses, growth, times = None, None, None
     if texts is not None:
         with undisturbed(model), undisturbed(smaller), torch.no_grad():
             before, after = texts.losses(model), texts.losses(smaller)
             losses = (float(before.mean()), float(after.mean()))
-            growth = _growth(before, after)
+            growth = grown(before, after, CONFIDENCE)
             times = _seconds(texts, model, smaller)
     pairs = tuple((layer, head) for layer, numbers in gone.items() for head in numbers)
     return Pruned(smaller, pairs, (_size(model), _size(smaller)), losses, growth, times)
@@ -155,16 +168,6 @@ def _named(model: nn.Module, heads: Iterable[Pair]) -> dict[str, list[int]]:
         for name in names:
             gone.setdefault(name, []).append(head)
     return {name: sorted(set(numbers)) for name, numbers in gone.items()}
-
-
-def _growth(before: Tensor, after: Tensor) -> tuple[float, float, float]:
-    """By which part the mean loss grows, and Student's t interval of it, text by text."""
-    whole = float(before.mean())
-    # There is no part of 0 by which it could grow.
-    if whole == 0:
-        return math.nan, math.nan, math.nan
-    mean, low, high = mean_interval(after - before, CONFIDENCE)
-    return mean / whole, low / whole, high / whole
 
 
 def _seconds(texts: Texts, before: nn.Module, after: nn.Module) -> tuple[float, float]:

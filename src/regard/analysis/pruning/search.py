@@ -5,17 +5,22 @@ Knows losses and groups of heads; it runs the model with heads zeroed, and takes
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
-from regard.analysis.importance import Head, Texts, measured, without
+from regard.analysis.importance import Head, Texts, mean_interval, measured, without
 from regard.analysis.pruning.surgery import attentions
 from regard.errors import ArgumentError
 
 
 def searched(
-    model: nn.Module, texts: Texts, budget: float, method: Literal["gradient", "zero"]
+    model: nn.Module,
+    texts: Texts,
+    budget: float,
+    method: Literal["gradient", "zero"],
+    confidence: float | None = None,
 ) -> dict[str, list[int]]:
     """The heads that can go, by layer.
 
@@ -24,6 +29,7 @@ def searched(
         texts: two batches or more.
         budget: by which part of itself the loss may grow.
         method: how the importance of heads is measured.
+        confidence: of the interval whose upper end must keep the budget on the half that proves; None: the mean must.
 
     Raises:
         ArgumentError: no group of heads fits into the budget, or what does so on one half fails on the other.
@@ -32,11 +38,16 @@ def searched(
     gone = _greedy(model, half, _groups(model, half, method), budget)
     if not gone:
         raise ArgumentError(f"budget of {budget:g} cannot be met: every group of heads costs more loss")
-    before = _positive(float(other.losses(model).mean()))
-    growth = 0.0
+    before, growth = other.losses(model), 0.0
+    _positive(float(before.mean()))
+    if confidence is not None and len(before) < 2:
+        raise ArgumentError("an interval needs two texts or more on the half that proves, got 1")
     while gone:
         heads = [head for group in gone for head in group]
-        growth = float(other.losses(model, without(model, heads)).mean()) / before - 1
+        after = other.losses(model, without(model, heads))
+        growth = float(after.mean() / before.mean()) - 1
+        if confidence is not None:
+            growth = grown(before, after, confidence)[2]
         if growth <= budget:
             by_layer: dict[str, list[int]] = {}
             for head in sorted(heads):
@@ -48,6 +59,16 @@ def searched(
         f"budget of {budget:g} cannot be met: what fits into it on one half of the texts costs {growth:.3g} on the "
         f"other, down to its least important heads"
     )
+
+
+def grown(before: Tensor, after: Tensor, confidence: float) -> tuple[float, float, float]:
+    """By which part the mean loss grows, and Student's t interval of it, text by text; NaN for a loss of 0."""
+    whole = float(before.mean())
+    # There is no part of 0 by which it could grow.
+    if whole == 0:
+        return math.nan, math.nan, math.nan
+    mean, low, high = mean_interval(after - before, confidence)
+    return mean / whole, low / whole, high / whole
 
 
 def _groups(model: nn.Module, texts: Texts, method: Any) -> list[list[Head]]:
