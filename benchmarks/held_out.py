@@ -92,8 +92,6 @@ def minilm(
     return Case(network, contrastive, *halves, unit=f"a batch of {pairs} docstrings")
 
 
-
-
 def next_token(result: Any, batch: Any) -> Tensor:
     """`(rows,)`: mean cross entropy of the next token of each text, in nats."""
     each = cross_entropy(result.logits[:, :-1].mT, batch["input_ids"][:, 1:], reduction="none")

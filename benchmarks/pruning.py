@@ -38,8 +38,8 @@ SETS, TURNS, ROWS = 8, 61, 32
 # Batches that each random set is tried on.
 TRIED = {"embedded decoder": 12, "MiniLM": 6}
 CONFIDENCE = 0.95
-# What is searched for: the model, the part of the loss that it may cost, how the importance of heads is measured, and the
-# confidence of the interval that must keep the budget on the half that proves.
+# What is searched for: the model, the part of the loss that it may cost, how the importance of heads is measured, and
+# the confidence of the interval that must keep the budget on the half that proves.
 SEARCHES: tuple[tuple[str, float, Any, float | None], ...] = (
     ("embedded decoder", 0.01, "gradient", None),
     ("embedded decoder", 0.01, "zero", None),

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 import regard as rg
 from regard.analysis import load_pruned, prune
+from regard.analysis.pruning.surgery import attentions
 from regard.errors import ArgumentError, ModelError
 from watch.families import FAMILIES, VOCAB
 
@@ -229,6 +230,69 @@ def test_the_growth_of_the_loss_has_the_interval_of_the_textbook() -> None:
     assert math.isnan(prune(model, [(0, 2)], batches=texts(1)).growth[1])
 
 
+def test_with_a_confidence_the_whole_interval_keeps_the_budget() -> None:
+    model = planted()
+    batches = texts(12)
+    result = prune(model, budget=0.001, batches=batches, confidence=0.9)
+    with torch.no_grad():
+        before, after = (
+            np.array([float(one(**batch).loss) for batch in batches[1::2]]) for one in (model, result.model)
+        )
+    difference = after - before
+    high = stats.t.interval(0.9, len(difference) - 1, difference.mean(), stats.sem(difference))[1]
+    assert result.heads and high / before.mean() <= 0.001
+    # Another text's loss is that of other words: the mean may keep what the interval does not.
+    loud = [dict(batch) for batch in batches]
+    rng = torch.Generator().manual_seed(3)
+    count = iter(range(1000))
+
+    def noisy(result: Any, batch: Any) -> Tensor:
+        jump = 5 * torch.rand((), generator=rng.manual_seed(next(count)))
+        return result.loss + jump
+
+    with pytest.raises(ArgumentError, match="cannot be met"):
+        prune(model, budget=1e-4, batches=loud, loss=noisy, method="zero", confidence=0.99)
+
+
+def test_a_family_that_counts_heads_elsewhere_is_refused_by_the_first_batch() -> None:
+    class Doubled(rg.nn.MultiHeadAttention):
+        """Its output is that of all heads, but for a scale that knows how many there are."""
+
+        def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(input) * self.num_heads
+
+    torch.manual_seed(1)
+    layer, batch = Doubled(16, 4).eval(), {"input": torch.randn(2, 5, 16)}
+    loss = lambda result, _: result.square().mean((1, 2))  # noqa: E731
+    with pytest.raises(
+        ArgumentError, match="must give what it gives with them zeroed, and its output differs by"
+    ):
+        prune(layer, [("Doubled", 1)], batches=[batch], loss=loss)
+
+    class Fixed(rg.nn.MultiHeadAttention):
+        """It adds something for its four heads, and something else cannot be added to it."""
+
+        def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(input) + torch.zeros(self.num_heads, 4).flatten()
+
+    with pytest.raises(
+        ArgumentError, match="more than its projections counts them, and without some of them"
+    ):
+        prune(Fixed(16, 4).eval(), [("Fixed", 1)], batches=[batch], loss=loss)
+
+
+def test_modules_in_which_more_than_projections_counts_heads_are_not_taken() -> None:
+    from transformers import Qwen3NextConfig, SwinConfig, SwinModel
+    from transformers.models.qwen3_next.modeling_qwen3_next import Qwen3NextAttention
+
+    small = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+    # Its queries' projection holds a gate for each of them too.
+    doubled = Qwen3NextAttention(Qwen3NextConfig(**small), 0)
+    swin = SwinModel(SwinConfig(embed_dim=16, depths=[1], num_heads=[2], image_size=32, window_size=4))
+    for model in (doubled, swin):
+        assert not attentions(model)
+
+
 @pytest.mark.parametrize(
     ("name", "heads", "words"),
     [
@@ -256,6 +320,12 @@ def test_clear_errors(tmp_path: Path) -> None:
     for keywords, words in (
         ({}, "heads or a budget must be given"),
         ({"heads": [(0, 0)], "budget": 0.1}, "and not both"),
+        ({"heads": [(0, 0)], "confidence": 0.9}, "there is no budget"),
+        ({"budget": 0.1, "batches": texts(), "confidence": 1.0}, "confidence must be"),
+        (
+            {"budget": 0.1, "batches": texts(2), "confidence": 0.9},
+            "two texts or more on the half that proves",
+        ),
         ({"budget": 0.1}, "two texts or more"),
         ({"budget": 0.1, "batches": []}, "at least one text"),
         ({"budget": -1.0, "batches": texts()}, "budget must be"),

@@ -36,8 +36,12 @@ FAILURES = 5
 
 def survey(
     model: Annotated[
-        str, typer.Argument(help="A local folder, a Hugging Face name, or language: the embedded model.")
-    ],
+        str,
+        typer.Argument(
+            help="A local folder, a Hugging Face name, or language: the embedded model.", show_default=False
+        ),
+    ] = "language",
+    *,
     texts: Annotated[
         Path,
         typer.Option(

@@ -32,6 +32,12 @@ export function pyramidOf(call: Pick<Call, "queries" | "keys" | "vectors" | "map
   return { queries: call.queries, keys: call.keys, unit, levels, width: up(columns), height: up(rows) };
 }
 
+/** The kept map of a call whose finer levels come from vectors: it is there at once. Null where nothing is finer or it is not. */
+export function beneath(call: Pick<Call, "queries" | "keys" | "vectors" | "map_cell">): Pyramid | null {
+  if (!call.vectors || call.map_cell === null || call.map_cell === 1) return null;
+  return pyramidOf({ ...call, vectors: false });
+}
+
 /** Tokens a cell of a level. */
 export function cellOf(pyramid: Pyramid, level: number): number {
   return pyramid.unit * 2 ** (pyramid.levels - 1 - level);

@@ -34,11 +34,15 @@ export function color(context: CanvasRenderingContext2D, table: Uint32Array): vo
 
 export class WeightSource extends OpenSeadragon.TileSource {
   private readonly asked = new Map<OpenSeadragon.ImageJob, AbortController>();
+  /** Tiles that were left empty, by their level. */
+  private readonly left = new Map<number, OpenSeadragon.Tile[]>();
 
   constructor(
     private readonly pyramid: Pyramid,
     private readonly name: string,
     private readonly ask: AskTile,
+    /** Whether a level is too coarse for the view: its tiles are left empty, and what lies beneath is seen. */
+    private readonly isCoarse: (level: number) => boolean = () => false,
   ) {
     super({
       width: pyramid.width,
@@ -62,6 +66,12 @@ export class WeightSource extends OpenSeadragon.TileSource {
       this.finish(job, NOTHING);
       return;
     }
+    // OpenSeadragon asks for all coarser levels too, and some need a fold over every pair: the sharp ones would wait.
+    if (this.isCoarse(level)) {
+      this.left.set(level, [...(this.left.get(level) ?? []), job.tile]);
+      this.finish(job, NOTHING);
+      return;
+    }
     const control = new AbortController();
     this.asked.set(job, control);
     this.ask(cellOf(this.pyramid, level), row, column, control.signal)
@@ -70,6 +80,15 @@ export class WeightSource extends OpenSeadragon.TileSource {
         (error: Error) => !control.signal.aborted && job.fail(error.message, null),
       )
       .finally(() => this.asked.delete(job));
+  }
+
+  /** Lets tiles of a level that were left empty be asked for again; whether there were any. */
+  release(level: number): boolean {
+    const tiles = this.left.get(level);
+    if (!tiles) return false;
+    this.left.delete(level);
+    for (const tile of tiles) (tile as unknown as { unload(erase: boolean): void }).unload(true);
+    return true;
   }
 
   override downloadTileAbort(job: OpenSeadragon.ImageJob): void {

@@ -1,7 +1,7 @@
 // A map to pan and zoom: OpenSeadragon with regions in tokens, colors that change without a fetch, and nothing of attention.
 import OpenSeadragon from "openseadragon";
 import type { Region } from "../address/address";
-import { isSame, whole, type Pyramid } from "./pyramid";
+import { cellOf, isSame, whole, type Pyramid } from "./pyramid";
 import { color, paintedOf, WeightSource, type AskTile, type Painted } from "./tileSource";
 
 export interface Listener {
@@ -9,8 +9,8 @@ export interface Listener {
   frame(region: Region): void;
   /** The reader has moved the map. */
   moved(region: Region): void;
-  /** All tiles of the view are there. */
-  complete(tiles: Painted[]): void;
+  /** All tiles of the view are there; or the kept map is, which lies beneath those that are not yet. */
+  complete(tiles: Painted[], isSharp: boolean): void;
   failed(message: string): void;
   pressed(query: number, key: number): void;
 }
@@ -31,6 +31,9 @@ export class MapViewer {
   readonly viewer: OpenSeadragon.Viewer;
   private pyramid: Pyramid | null = null;
   private image: OpenSeadragon.TiledImage | null = null;
+  private source: WeightSource | null = null;
+  /** The kept map, below the image. */
+  private ground: { pyramid: Pyramid; image: OpenSeadragon.TiledImage } | null = null;
   private table: Uint32Array | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
   /** Whether the last movement was not the reader's. */
@@ -106,27 +109,41 @@ export class MapViewer {
     viewer.addHandler("canvas-key", (event) => (event.preventDefaultAction = true));
   }
 
-  /** Shows a map; where the sizes stay, so does the view. */
-  show(pyramid: Pyramid, name: string, ask: AskTile, region: Region | null): void {
+  /** Shows a map, above the kept one where there is one; where the sizes stay, so does the view. */
+  show(pyramid: Pyramid, kept: Pyramid | null, name: string, ask: AskTile, region: Region | null): void {
     const before = this.pyramid;
     const isAlike = before && before.width === pyramid.width && before.height === pyramid.height && before.unit === pyramid.unit;
     const opened = ++this.opened;
-    const old = this.image;
+    const old = [this.ground?.image, this.image];
     this.pyramid = pyramid;
+    const source = new WeightSource(pyramid, name, ask, kept ? (level) => level < this.level() : undefined);
+    if (kept) {
+      const width = (kept.width * kept.unit) / (pyramid.width * pyramid.unit);
+      this.add(opened, kept, { tileSource: new WeightSource(kept, `kept/${name}`, ask), width, index: 0 }, (image) => {
+        this.ground = { pyramid: kept, image };
+        image.addHandler("fully-loaded-change", () => this.colorGround());
+      });
+    } else this.ground = null;
+    this.add(opened, pyramid, { tileSource: source }, (image) => {
+      for (const one of old) if (one && this.viewer.world.getIndexOfItem(one) >= 0) this.viewer.world.removeItem(one);
+      [this.image, this.source] = [image, source];
+      image.addHandler("fully-loaded-change", () => this.waitUntilComplete());
+      if (!isAlike || this.wanted || region) this.go(this.wanted ?? region, true);
+      this.wanted = null;
+    });
+  }
+
+  private add(opened: number, of: Pyramid, options: object, success: (image: OpenSeadragon.TiledImage) => void): void {
     this.viewer.addTiledImage({
-      tileSource: new WeightSource(pyramid, name, ask),
+      ...options,
       success: ({ item: image }: { item: OpenSeadragon.TiledImage }) => {
         if (opened !== this.opened) {
           this.viewer.world.removeItem(image);
           return;
         }
         // Cells at the end of a coarse level reach beyond the last token.
-        image.setClip(new OpenSeadragon.Rect(0, 0, pyramid.keys / pyramid.unit, pyramid.queries / pyramid.unit));
-        if (old && this.viewer.world.getIndexOfItem(old) >= 0) this.viewer.world.removeItem(old);
-        this.image = image;
-        image.addHandler("fully-loaded-change", () => this.waitUntilComplete());
-        if (!isAlike || this.wanted || region) this.go(this.wanted ?? region, true);
-        this.wanted = null;
+        image.setClip(new OpenSeadragon.Rect(0, 0, of.keys / of.unit, of.queries / of.unit));
+        success(image);
       },
     } as unknown as OpenSeadragon.TileSourceSpecifier);
   }
@@ -179,8 +196,7 @@ export class MapViewer {
   /** Tokens a cell of the level that is drawn, and the log-weight of the cell of a pair, where its tile is there. */
   cellAt(query: number, key: number): { cell: number; log: number } | null {
     let best: { cell: number; log: number } | null = null;
-    for (const { tile, painted } of this.drawn()) {
-      const cell = this.pyramid!.unit * 2 ** (this.pyramid!.levels - 1 - tile.level);
+    for (const { cell, tile, painted } of this.allDrawn()) {
       const [row, column] = [Math.floor(query / cell) - 256 * tile.y, Math.floor(key / cell) - 256 * tile.x];
       const { grid } = painted;
       if (row < 0 || column < 0 || row >= grid.rows || column >= grid.columns) continue;
@@ -203,30 +219,60 @@ export class MapViewer {
     return this.pyramid!.width * this.pyramid!.unit;
   }
 
-  private drawn(): { tile: OpenSeadragon.Tile; painted: Painted }[] {
-    if (!this.image) return [];
-    return this.image.getTilesToDraw().flatMap(({ tile }) => {
-      const cache = tile.getCache() as unknown as { data?: unknown } | undefined;
-      const painted = paintedOf(cache?.data as CanvasRenderingContext2D);
-      return painted ? [{ tile, painted }] : [];
-    });
+  /** The level of which a cell is a pixel or more, where the view will be. */
+  private level(): number {
+    const { viewport } = this.viewer;
+    const cells = this.pyramid!.width;
+    const pixels = viewport.deltaPixelsFromPointsNoRotate(new OpenSeadragon.Point(1, 0), false).x;
+    const halvings = Math.max(0, Math.ceil(Math.log2(cells / pixels)));
+    return Math.max(0, this.pyramid!.levels - 1 - halvings);
+  }
+
+  private allDrawn(): { cell: number; tile: OpenSeadragon.Tile; painted: Painted }[] {
+    const of = (pyramid: Pyramid, image: OpenSeadragon.TiledImage) =>
+      drawnBy(image).map((one) => ({ ...one, cell: cellOf(pyramid, one.tile.level) }));
+    const above = this.image ? of(this.pyramid!, this.image) : [];
+    return this.ground ? [...of(this.ground.pyramid, this.ground.image), ...above] : above;
+  }
+
+  /** The colors of the kept map, until what lies above is there. */
+  private colorGround(): void {
+    if (!this.ground?.image.getFullyLoaded() || this.image?.getFullyLoaded()) return;
+    const tiles = drawnBy(this.ground.image).map((one) => one.painted);
+    if (tiles.length === 0) return;
+    this.completeTiles = same(this.completeTiles, tiles);
+    this.listener.complete(this.completeTiles, false);
   }
 
   private waitUntilComplete(): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      if (!this.image?.getFullyLoaded()) {
+      const isReleased = this.image && this.source?.release(this.level());
+      if (isReleased) this.viewer.forceRedraw();
+      if (isReleased || !this.image?.getFullyLoaded()) {
+        this.colorGround();
         this.waitUntilComplete();
         return;
       }
       // Coarser tiles may lie below; how they were come by must not change the colors.
-      const drawn = this.drawn();
+      const drawn = drawnBy(this.image);
       const finest = Math.max(...drawn.map(({ tile }) => tile.level));
       const tiles = drawn.filter(({ tile }) => tile.level === finest).map(({ painted }) => painted);
-      // The same list where the same tiles are seen, so that colors are not worked out again.
-      const isSameTiles = tiles.length === this.completeTiles.length && tiles.every((tile) => this.completeTiles.includes(tile));
-      if (!isSameTiles) this.completeTiles = tiles;
-      this.listener.complete(this.completeTiles);
+      this.completeTiles = same(this.completeTiles, tiles);
+      this.listener.complete(this.completeTiles, true);
     }, 90);
   }
+}
+
+/** The list that was there where the same tiles are seen, so that colors are not worked out again. */
+function same(before: Painted[], tiles: Painted[]): Painted[] {
+  return tiles.length === before.length && tiles.every((tile) => before.includes(tile)) ? before : tiles;
+}
+
+function drawnBy(image: OpenSeadragon.TiledImage): { tile: OpenSeadragon.Tile; painted: Painted }[] {
+  return image.getTilesToDraw().flatMap(({ tile }) => {
+    const cache = tile.getCache() as unknown as { data?: unknown } | undefined;
+    const painted = paintedOf(cache?.data as CanvasRenderingContext2D);
+    return painted ? [{ tile, painted }] : [];
+  });
 }

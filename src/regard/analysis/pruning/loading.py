@@ -29,7 +29,7 @@ def note(model: nn.Module, heads: Mapping[str, Sequence[int]], before: Mapping[s
     if config is None:
         return
     counts = {(one.heads, one.heads // one.group) for one in attentions(model).values()}
-    plain = hasattr(config, "head_dim") and hasattr(config, "num_key_value_heads")
+    plain = _has_number(config, "head_dim") and _has_number(config, "num_key_value_heads")
     llama = all(hasattr(one.module, "num_key_value_groups") for one in before.values())
     if plain and llama and len(counts) == 1 and not getattr(config, ENTRY, None):
         dim = next(iter(before.values())).module.head_dim
@@ -37,6 +37,15 @@ def note(model: nn.Module, heads: Mapping[str, Sequence[int]], before: Mapping[s
         return
     cuts = [*(getattr(config, ENTRY, None) or []), {layer: list(numbers) for layer, numbers in heads.items()}]
     setattr(config, ENTRY, cuts)
+
+
+def _has_number(config: Any, name: str) -> bool:
+    """Whether a config has one number of this name for all layers."""
+    try:
+        return isinstance(getattr(config, name, None), int)
+    # What transformers raises where layers differ, so that no number is that of all.
+    except RuntimeError:
+        return False
 
 
 def load_pruned(folder: str | PathLike[str], **keywords: Any) -> Any:

@@ -38,8 +38,8 @@ def prove(
         # Whatever a model raises whose heads are counted in a way that is not known.
         except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
             raise ArgumentError(
-                f"heads of {type(model).__name__} cannot be pruned: it has heads in more than its projections, and fails "
-                f"without some of them: {error}"
+                f"heads of {type(model).__name__} cannot be pruned: more than its projections counts them, and without "
+                f"some of them it fails: {error}"
             ) from error
     for one, other in zip(expected, got, strict=True):
         # Attention weights and kept keys have fewer heads, as they must.

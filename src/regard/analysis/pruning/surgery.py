@@ -43,13 +43,11 @@ def attentions(model: nn.Module) -> dict[str, Attention]:
         layer = name or type(model).__name__
         if isinstance(module, MultiHeadAttention):
             known[layer] = _of_regard(layer, module)
-        elif _linears(module, "q_proj", "k_proj", "v_proj", "o_proj") and hasattr(
-            module, "num_key_value_groups"
-        ):
+        elif _is_llama(module):
             known[layer] = _of_llama(layer, module)
         elif type(module).__name__ == "GPT2Attention":
             known[layer] = _of_gpt2(layer, module)
-        elif _linears(module, "query", "key", "value") and hasattr(module, "attention_head_size"):
+        elif _is_bert(module):
             output = None
             if name.rpartition(".")[2] == "self":
                 output = output_projection(model, name, module.query.out_features)
@@ -143,6 +141,53 @@ def _of_regard(layer: str, module: MultiHeadAttention) -> Attention:
             module.positions.weight = _taken(module.positions.weight, torch.tensor(queries))
 
     return Attention(layer, module, module.num_heads, group, cut)
+
+
+def _is_llama(module: Any) -> bool:
+    """Whether this is attention as Llama has it, in which nothing but the four projections counts heads."""
+    if not _linears(module, "q_proj", "k_proj", "v_proj", "o_proj") or not hasattr(
+        module, "num_key_value_groups"
+    ):
+        return False
+    dim, group = getattr(module, "head_dim", 0), module.num_key_value_groups
+    queries, keys = module.q_proj.out_features, module.k_proj.out_features
+    # A gate within the queries' projection, as Qwen3-Next has, would be cut at the wrong rows.
+    sizes = (
+        dim > 0
+        and queries == keys * group == module.o_proj.in_features
+        and keys == module.v_proj.out_features
+    )
+    # Keys that other layers read, as Gemma 3n has, must stay whole.
+    shared = getattr(module, "is_kv_shared_layer", False) or getattr(module, "store_full_length_kv", False)
+    heads = queries // max(dim, 1)
+    return sizes and not shared and _counts_no_heads(module, {"sinks"}, dim, heads, queries)
+
+
+def _is_bert(module: Any) -> bool:
+    """Whether this is attention as BERT has it, in which nothing but the three projections counts heads."""
+    if not _linears(module, "query", "key", "value") or not hasattr(module, "all_head_size"):
+        return False
+    dim, size = getattr(module, "attention_head_size", 0), module.query.out_features
+    if dim < 1 or not size == module.all_head_size == module.key.out_features == module.value.out_features:
+        return False
+    return _counts_no_heads(module, set(), dim, size // dim, size)
+
+
+def _counts_no_heads(module: nn.Module, cut: set[str], dim: int, heads: int, size: int) -> bool:
+    """Whether no tensor of a module, but for its projections and what else is cut, has an axis of heads."""
+    direct = {name for name, _ in module.named_parameters(recurse=False)}
+    direct |= {name for name, _ in module.named_buffers(recurse=False)}
+    if direct - cut:
+        return False
+    projections = {"q_proj", "k_proj", "v_proj", "o_proj", "query", "key", "value"}
+    for name, part in module.named_children():
+        if name in projections:
+            continue
+        shapes = [parameter.shape for parameter in part.parameters()]
+        # A norm of one head alone, or embeddings of distances, have an axis of the head's size and none of heads.
+        if any(axis in (heads, size) and axis != dim for shape in shapes for axis in shape):
+            return False
+    return True
 
 
 def _of_llama(layer: str, module: Any) -> Attention:
