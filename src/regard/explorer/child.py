@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Run: TypeAlias = "Callable[[dict[str, Any], Report], dict[str, Any]]"
 # Of the memory that is free when the process begins.
 SHARE = 0.9
+# Of the process's priority: a reader who moves a map must not wait for a model.
+NICE = 10
 
 
 def serve(run: Run, memory: int | None = None) -> None:
@@ -30,20 +32,27 @@ def serve(run: Run, memory: int | None = None) -> None:
     # What libraries print must not stand among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
+    if hasattr(os, "nice"):
+        os.nice(NICE)
     _limit_memory(memory)
     writing = threading.Lock()
 
     def answer(line: dict[str, Any]) -> None:
-        with writing:
-            answers.write(json.dumps(line) + "\n")
-            answers.flush()
+        try:
+            with writing:
+                answers.write(json.dumps(line) + "\n")
+                answers.flush()
+        # The server has died, and this process must not before what it left is cleared away.
+        except BrokenPipeError:
+            listening.join()
 
     def report(progress: float | None, message: str) -> None:
         answer({"progress": progress, "message": message})
 
     # In a thread: the end of the server is heard of while a model runs.
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_listen, args=(requests,), daemon=True).start()
+    listening = threading.Thread(target=_listen, args=(requests,), daemon=True)
+    listening.start()
     while True:
         request = requests.get()
         try:

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from regard.errors import ArgumentError
 from regard.explorer.security import Access
+from regard.web.playground import prepare
 
 # Seconds that open connections have at the end.
 LAST = 2
@@ -77,7 +78,12 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
         proxy_headers=False,
         timeout_graceful_shutdown=LAST,
     )
-    threading.Thread(target=ready, daemon=True).start()
+
+    def begin() -> None:
+        ready()
+        prepare()
+
+    threading.Thread(target=begin, daemon=True).start()
     try:
         _Server(config, jobs.stop_listening).run(sockets=[listening])
     finally:

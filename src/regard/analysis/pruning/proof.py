@@ -45,11 +45,11 @@ def prove(
         # Attention weights and kept keys have fewer heads, as they must.
         if one.shape != other.shape:
             continue
-        error = _difference(one, other)
-        if not error <= torch.finfo(one.dtype).eps ** 0.5:
+        apart = _difference(one, other)
+        if not apart <= torch.finfo(one.dtype).eps ** 0.5:
             raise ArgumentError(
                 f"heads of {type(model).__name__} cannot be pruned: without them it must give what it gives with them "
-                f"zeroed, and its output differs by {error:.2g} of its largest value"
+                f"zeroed, and its output differs by {apart:.2g} of its largest value"
             )
 
 

@@ -79,6 +79,12 @@ def answer(state: PlaygroundState) -> Answer:
     return Answer(arrays, info)
 
 
+def prepare() -> None:
+    """Load what the first answers of some kinds load, 100 to 200 ms each, so that no reader waits for it."""
+    for kind in ("self", "linear"):
+        answer(PlaygroundState(kind=kind))
+
+
 def _allowed(played: Played) -> Tensor:
     """`(queries, keys)`, bool."""
     sizes, spec = played.call.sizes, played.call.spec
