@@ -136,7 +136,7 @@ def _values(column: Column) -> Any:
         unpacked = _unpacked(column)
         return pandas.array(unpacked, dtype=unpacked.dtype)
     assert column.values is not None
-    kinds = {"text": str, "number": (int, float), "whole": int, "flag": bool}
+    kinds: dict[Kind, Any] = {"text": str, "number": (int, float), "whole": int, "flag": bool}
     for value in column.values:
         # True is an int to Python, and no count of anything.
         truth = isinstance(value, bool) != (column.kind == "flag")

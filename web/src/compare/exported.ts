@@ -3,7 +3,7 @@ import type { Shading } from "../color/scale";
 import { weightLegend } from "../export/legend";
 import { beside, sheetOf } from "../export/sheet";
 import { modelOf, type Exported } from "../export/view";
-import { extent, headed, partOf, shownOf, tableOf, viewOf, type OneHead, type Seen } from "../head/exported";
+import { edgeNames, extent, headed, partOf, shownOf, tableOf, viewOf, type OneHead, type Seen } from "../head/exported";
 
 export interface Pane {
   one: OneHead;
@@ -17,7 +17,7 @@ export function compareExported(panes: Pane[], shading: () => Shading): Exported
   const records = [...new Set(panes.map(({ one }) => one.description.title))];
   const isSeveral = new Set(panes.map(({ one }) => one.head.record)).size > 1;
   // Two records may have one title.
-  const named = ({ one }: Pane) => (isSeveral ? `${headed(one)}, ${one.description.title} (${one.head.record})` : headed(one));
+  const named = ({ one }: Pane) => (isSeveral ? `${headed(one)}, ${modelOf(one.description)} (${one.head.record})` : headed(one));
   const titles = panes.map(named);
   return {
     name: ["compare", modelOf(panes[0]?.one.description ?? { title: "" }), panes.map(({ one }) => `${one.head.call}.${one.head.head}`).join(" ")],
@@ -25,6 +25,7 @@ export function compareExported(panes: Pane[], shading: () => Shading): Exported
       const shown = panes.map(({ seen }) => shownOf(seen()));
       const maps = panes.map(({ one }, index) => ({ heading: titles[index]!, part: partOf(one, shown[index]!, shading(), SIDE) }));
       const lines = [...new Set(panes.map(({ one }, index) => extent(one, shown[index]!)))];
+      if (panes[0]) lines.push(...edgeNames(panes[0].one, shown[0]!));
       const parts = [beside(maps, MOST), weightLegend(shading())];
       return sheetOf({ title: `${panes.length} heads side by side`, lines, parts, note: records.join(", ") }, theme);
     },

@@ -73,6 +73,16 @@ function edges({ description, address, head }: OneHead, { rows, columns }: Seen)
   return lines.length > 0 ? [lines.join(" ")] : [];
 }
 
+/** The statistics along the edges of several maps, each of which has a scale of its own. */
+export function edgeNames({ description, address }: Pick<OneHead, "description" | "address">, { rows, columns }: Seen): string[] {
+  const title = (name: string) => description.statistics[name]?.title ?? name;
+  const names = [];
+  if (rows) names.push(`right, ${title(address.rows)} of each query`);
+  if (columns) names.push(`below, ${title(address.columns)} of each key`);
+  if (names.length === 0) return [];
+  return [`Along the edges, each up to its own largest: ${names.join("; ")}.`];
+}
+
 export function mapExported(one: OneHead, seen: () => Seen | null, shading: () => Shading): Exported {
   const { client, head, description } = one;
   return {

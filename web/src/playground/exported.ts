@@ -42,7 +42,7 @@ export function playgroundExported(played: Played): Exported {
         chart(played),
         paragraph(`${shown.info.parameters.formula}. ${shown.info.parameters.meaning}`, WIDTH, 11),
       ];
-      const lines = [shown.info.sentences.join(" "), settings];
+      const lines = [shown.info.sentences.join(" "), settings, "Right of the large map: the entropy of each query."];
       return sheetOf({ title: `Playground: ${setting["kind"]} attention`, lines, parts }, theme);
     },
     numbers: [
