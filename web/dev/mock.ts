@@ -13,6 +13,7 @@ const RECORDS: Record<string, Made> = {
 
 export class MockCarrier implements Carrier {
   readonly live = true;
+  readonly writes = false;
   readonly follow = null;
   asked: string[] = [];
 
@@ -62,6 +63,10 @@ export class MockCarrier implements Carrier {
     ask.signal?.throwIfAborted();
     const [before = "", after = ""] = path.split("?");
     return { parts: before.split("/"), of: new URLSearchParams(after) };
+  }
+
+  async bytes(path: string): Promise<ArrayBuffer> {
+    throw new Refusal(405, `nobody writes ${path} here`);
   }
 
   private state() {

@@ -4,7 +4,8 @@ import { boxOf, curve, labels, roundStep, valueAt } from "../src/head/axes";
 import { drawFrame, type Frame } from "../src/head/frame";
 import { stepOf } from "../src/head/keys";
 import { linesOf } from "../src/head/lines";
-import { svgPen } from "../src/head/pens";
+import { SheetPen } from "../src/export/sheetPen";
+import { svgOf } from "../src/export/svg";
 
 const token = (index: number) => `t${index}`;
 
@@ -65,17 +66,17 @@ describe("curves", () => {
 });
 
 it("a frame is drawn as SVG with its tokens escaped", () => {
-  const elements: string[] = [];
   const colors = { ink: "#000", soft: "#555", line: "#ddd", accent: "#00f", warm: "#f80", page: "#fff" };
   const frame: Frame = {
     width: 400, height: 400, sides: { left: 80, top: 80, right: 20, bottom: 20 }, region: [0, 0, 4, 4],
     queries: 4, keys: 4, head: 0, queryToken: () => "<a&b>", keyToken: () => "k", rows: null, columns: null,
     query: 1, key: 2, held: { query: 3, key: 3 }, colors, font: "sans",
   }; // prettier-ignore
-  drawFrame(svgPen(elements), frame);
-  const text = elements.join("");
+  const pen = new SheetPen("light");
+  drawFrame(pen, frame);
+  const text = svgOf({ width: 400, height: 400, background: "#ffffff", title: "<map>", shapes: pen.shapes });
   expect(text).toContain("&lt;a&amp;b&gt;");
-  expect(new DOMParser().parseFromString(`<svg>${text}</svg>`, "image/svg+xml").querySelector("parsererror")).toBeNull();
+  expect(new DOMParser().parseFromString(text, "image/svg+xml").querySelector("parsererror")).toBeNull();
 });
 
 it("boxes of pairs lie where the map draws them", () => {

@@ -1,9 +1,8 @@
-"""What is looked at in a record, as a table of its numbers and as Python that gives them again."""
+"""What is looked at in a record, as a table of its numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from regard.errors import ArgumentError, RecordError, require
 from regard.record import Call, Record
 from regard.statistics.observation import COLUMNS, check_index
-from regard.web.series import GROUP, statistic
+from regard.web.series import statistic
 from regard.web.words import section_of, texts_of
 
 if TYPE_CHECKING:
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
 # Weights of a window that is written down, and numbers of a series.
 MOST = 1 << 20
 What = Literal["heads", "window", "series"]
-Format = Literal["csv", "parquet"]
 
 
 @dataclass(frozen=True)
@@ -65,39 +63,6 @@ def table(record: Record, view: View) -> DataFrame:
     if view.what == "series":
         return pandas.DataFrame(_series(call, view, queries, keys))
     return pandas.DataFrame(_window(call, view, queries, keys))
-
-
-def written(table: DataFrame, form: Format) -> bytes:
-    """A table as a file."""
-    # In memory: of a view that was asked for, nothing is left on the disk.
-    content = BytesIO()
-    if form == "csv":
-        table.to_csv(content, index=False)
-    else:
-        require("pyarrow", extra="table")
-        table.to_parquet(content, index=False)
-    return content.getvalue()
-
-
-def code(view: View, record: str) -> str:
-    """Python that gives the numbers of a view.
-
-    Args:
-        view: what is looked at.
-        record: lines after which `record` is the record.
-    """
-    call = f"record[{view.call}]"
-    if view.what == "heads":
-        last = "heads = record.heads"
-    elif view.what == "window":
-        rows, columns = f"slice({view.q0}, {view.q1})", f"slice({view.k0}, {view.k1})"
-        last = f"weights = {call}.weights({view.head}, {rows}, {columns}, batch={view.batch})"
-    # Statistics of columns are attributes, those of rows have a reader that knows groups too.
-    elif view.name in COLUMNS:
-        last = f"values = {call}.{view.name}[{view.batch}]"
-    else:
-        last = f"values = {call}.rows({view.name.removeprefix(GROUP)!r})[{view.batch}]"
-    return f"{record}\n\n{last}\n"
 
 
 def _call(record: Record, view: View) -> Call:

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from explorer.browser.conftest import LONG, SPIKE, choose, decoded
+from explorer.browser.conftest import LONG, SPIKE, choose
 
 RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
 LINEAR = "scale=linear&range=one"
@@ -199,52 +199,6 @@ def test_lines_join_tokens(visit, record):
             float(value) for value in lines.evaluate_all("all => all.map(one => one.getAttribute('opacity'))")
         ]
         assert sum(value > 0.05 for value in opacities) < wanted / 4
-
-
-def test_pictures_and_numbers_are_taken_away(visit, map_of, record, tmp_path):
-    pandas = pytest.importorskip("pandas")
-    weights = record[0].weights(5).numpy()
-    with visit("#/head?record=r1&call=0&head=5") as page:
-        drawn = map_of(page)
-        files = {}
-        for name in ("Picture, PNG", "Picture, SVG", "Weights, CSV"):
-            page.get_by_text("Export").click()
-            with page.expect_download() as download:
-                page.get_by_text(name).click()
-            files[name] = tmp_path / download.value.suggested_filename
-            download.value.save_as(files[name])
-        svg = files["Picture, SVG"].read_text()
-        assert "q0.36" in svg and "data:image/png" in svg
-        table = pandas.read_csv(files["Weights, CSV"])
-        allowed = np.tril(np.ones_like(weights, dtype=bool))
-        assert table["weight"].sum() == pytest.approx(weights[allowed].sum(), rel=1e-5)
-        # The picture, opened again, shows the map's own pixels.
-        wanted = drawn.pixels()
-        page.set_content(svg)
-        assert (decoded(page.locator("image").get_attribute("href")) == wanted).all()
-        assert files["Picture, PNG"].read_bytes()[:4] == b"\x89PNG"
-
-
-@pytest.mark.parametrize(
-    "view, first, second",
-    [
-        ("#/model?record=r1", "PNG", None),
-        ("#/head?record=r1&call=1&head=0&panel=lines", "Picture, PNG", "Picture, SVG"),
-        ("#/compare?record=r1&heads=0.1 0.2", "Picture, PNG", "Weights, Parquet"),
-    ],
-)
-def test_every_view_can_be_taken_away(visit, tmp_path, view, first, second):
-    beginnings = {".png": b"\x89PNG", ".svg": b"<svg", ".parquet": b"PAR1"}
-    with visit(view) as page:
-        page.wait_for_timeout(1500)
-        for name in filter(None, (first, second)):
-            if name != "PNG":
-                page.get_by_text("Export").first.click()
-            with page.expect_download() as download:
-                page.get_by_text(name, exact=True).first.click()
-            file = tmp_path / download.value.suggested_filename
-            download.value.save_as(file)
-            assert file.read_bytes().startswith(beginnings[file.suffix]) and file.stat().st_size > 2000
 
 
 def test_panning_moves_the_view_and_its_address(visit, map_of):

@@ -8,9 +8,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+import pandas
 import pytest
 from playwright.sync_api import expect
 
+from helpers.exports import rendered
 from regard.explorer.app import bundle
 
 MAKE = """
@@ -164,6 +167,24 @@ def test_a_call_shows_its_head_and_the_weight_under_the_pointer(page, record):
     time.sleep(0.3)
     shown = float(weight.get_attribute("data-weight"))
     assert shown == pytest.approx(float(record[1].weights(0)[query, key]), abs=1e-6)
+
+
+def test_a_view_is_taken_away_over_the_notebooks_channel(page, record, tmp_path):
+    one = page.locator(".regard-notebook").nth(1)
+    one.locator(".pane[data-state=ready]").wait_for(timeout=30_000)
+    one.get_by_role("button", name="Export", exact=True).click()
+    files = {}
+    for kind in ("PDF", "Weights, Parquet"):
+        with page.expect_download(timeout=60_000) as download:
+            one.get_by_role("button", name=kind, exact=True).click()
+        files[kind] = tmp_path / download.value.suggested_filename
+        download.value.save_as(files[kind])
+    page.keyboard.press("Escape")
+    assert re.search(r"w\d", rendered(files["PDF"], 1)[1])
+    table = pandas.read_parquet(files["Weights, Parquet"])
+    # Which part of the map is seen depends on the cell's room.
+    weights = record[1].weights(0).numpy()[table["query"], table["key"]]
+    assert len(table) > 4 and np.allclose(table["weight"], weights, rtol=1e-5, atol=1e-12)
 
 
 def test_keys_are_heard_by_the_view_that_they_are_pressed_in(page):

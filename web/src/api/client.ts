@@ -136,9 +136,25 @@ export class Client {
     return this.carrier.json("api/playground/snippet", { method: "POST", body: state }) as Promise<{ code: string }>;
   }
 
-  /** Where the browser finds the numbers of a view as a file; null where no server makes one. */
-  download(path: string): string | null {
-    return this.carrier.link(path);
+  /** Python that gives the numbers of a view. */
+  async snippet(record: string, view: Record<string, string | number>): Promise<string> {
+    const parameters = new URLSearchParams(Object.entries(view).map(([name, value]) => [name, String(value)]));
+    const answer = await this.json(`api/records/${encodeURIComponent(record)}/snippet?${parameters}`);
+    return (answer as { code: string }).code;
+  }
+
+  /** Python that gives the weights of several heads, each of its record. */
+  async snippetOfHeads(views: Record<string, string | number>[]): Promise<string> {
+    const answer = await this.carrier.json("api/snippet", { method: "POST", body: { views } });
+    return (answer as { code: string }).code;
+  }
+
+  pdf(drawing: unknown): Promise<ArrayBuffer> {
+    return this.carrier.bytes("api/pdf", { method: "POST", body: drawing });
+  }
+
+  parquet(table: unknown): Promise<ArrayBuffer> {
+    return this.carrier.bytes("api/parquet", { method: "POST", body: table });
   }
 
   json(path: string): Promise<unknown> {

@@ -10,8 +10,12 @@ export interface Ask {
 export interface Carrier {
   /** Whether models can be run and new records made; a page that holds its answers cannot. */
   readonly live: boolean;
+  /** Whether files can be asked for: there is a server, or a kernel. */
+  readonly writes: boolean;
   json(path: string, ask?: Ask): Promise<unknown>;
   arrays(path: string, ask?: Ask): Promise<Arrays>;
+  /** An answer that is a file. */
+  bytes(path: string, ask?: Ask): Promise<ArrayBuffer>;
   /** Hears the states of a job until it is over; null where nobody sends them, and they are asked for. */
   follow: ((path: string, hear: (state: unknown) => void) => () => void) | null;
   /** The address of an answer that the browser downloads itself; null where there is none. */

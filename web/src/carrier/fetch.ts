@@ -4,6 +4,7 @@ import type { Arrays } from "./safetensors";
 
 export class FetchCarrier implements Carrier {
   readonly live = true;
+  readonly writes = true;
 
   /** `base` is where paths such as `api/state` begin; the page's own folder by default. */
   constructor(private readonly base: string = document.baseURI) {}
@@ -15,8 +16,12 @@ export class FetchCarrier implements Carrier {
   }
 
   async arrays(path: string, ask: Ask = {}): Promise<Arrays> {
+    return arraysOf(await this.bytes(path, ask));
+  }
+
+  async bytes(path: string, ask: Ask = {}): Promise<ArrayBuffer> {
     const response = await this.send(path, ask);
-    return arraysOf(await response.arrayBuffer());
+    return response.arrayBuffer();
   }
 
   // The server stops a run to which nobody listens any more: closing the tab stops the work.

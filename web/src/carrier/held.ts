@@ -10,6 +10,7 @@ export interface Held {
 
 export class HeldCarrier implements Carrier {
   readonly live = false;
+  readonly writes = false;
   readonly follow = null;
 
   constructor(private readonly held: Held) {}
@@ -21,6 +22,10 @@ export class HeldCarrier implements Carrier {
   async arrays(path: string, ask: Ask = {}): Promise<Arrays> {
     const bytes = Uint8Array.from(atob(this.find(this.held.arrays, path, ask)), (letter) => letter.charCodeAt(0));
     return arraysOf(bytes.buffer);
+  }
+
+  async bytes(path: string): Promise<ArrayBuffer> {
+    throw new Refusal(405, `This page holds what was seen and has no server: ${path} cannot be asked for.`);
   }
 
   link(): null {

@@ -18,6 +18,7 @@ type Waiting = { resolve(answer: [Answer, DataView[]]): void; reject(error: unkn
 
 export class MessageCarrier implements Carrier {
   readonly live = false;
+  readonly writes = true;
   readonly follow = null;
   private readonly waiting = new Map<number, Waiting>();
   private next = 1;
@@ -40,10 +41,14 @@ export class MessageCarrier implements Carrier {
   }
 
   async arrays(path: string, ask: Ask = {}): Promise<Arrays> {
+    return arraysOf(await this.bytes(path, ask));
+  }
+
+  async bytes(path: string, ask: Ask = {}): Promise<ArrayBuffer> {
     const [, buffers] = await this.ask(path, "arrays", ask);
     const view = buffers[0];
     if (!view) throw new Refusal(0, `${path}: bytes expected, got none`);
-    return arraysOf(view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength) as ArrayBuffer);
+    return view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength) as ArrayBuffer;
   }
 
   link(): null {

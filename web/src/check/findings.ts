@@ -5,6 +5,10 @@ import type { Call } from "../api/types";
 export const SEVERITIES = ["severe", "warning", "note"] as const;
 export type Severity = (typeof SEVERITIES)[number];
 
+// A sign beside the color, for who sees no difference between colors.
+export const SIGNS: Record<Severity, string> = { severe: "×", warning: "!", note: "·" };
+export const COLORS: Record<Severity, string> = { severe: "#b3261e", warning: "#e69f00", note: "#9cc3e0" };
+
 export interface Place {
   call: number;
   head: number | null;

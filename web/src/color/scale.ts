@@ -1,5 +1,6 @@
 // From a log-weight to a color: four scales, each a table of 65 536 colors that a float16 code is looked up in.
 import { halfValues } from "../carrier/half";
+import { short } from "../text/numbers";
 import { BLOCKED, sequential, type Rgb, type Theme } from "./ramps";
 
 export const SCALES = ["linear", "root", "log", "rank"] as const;
@@ -28,6 +29,13 @@ export function logOf(part: number, shading: Shading): number {
   if (shading.scale === "root") return shading.top + 2 * Math.log(part);
   if (shading.scale === "log") return shading.top + (part - 1) * shading.decades * Math.LN10;
   return shading.top + Math.log(part);
+}
+
+/** What a legend says at the ends and in the middle of the ramp. */
+export function endsOf(shading: Shading): [string, string, string] {
+  if (shading.scale === "rank") return ["smallest seen", "half", "largest seen"];
+  const [low, middle, high] = [0, 0.5, 1].map((part) => short(Math.exp(logOf(part, shading)), 2));
+  return [shading.scale === "log" ? `≤ ${low}` : "0", middle!, high!];
 }
 
 /** How many powers of ten are worth showing where `keys` share a weight of 1. */

@@ -1,81 +1,89 @@
-// Pictures of views that are no map: lines between tokens, and the overview as it stands on the page.
-import type { Line } from "../head/lines";
-import { svgPen } from "../head/pens";
-import type { Picture } from "./picture";
+// A sheet: a heading, what is seen, and where it comes from, one below the other.
+import type { Theme } from "../color/ramps";
+import { wrapped } from "./measure";
+import type { Drawing } from "./shapes";
+import { SheetPen } from "./sheetPen";
 
-export interface Sheet {
+/** A part of a sheet, drawn from its own upper left corner. */
+export interface Part {
   width: number;
   height: number;
-  /** Pixels of each column of tokens, and of one line of text. */
-  column: number;
-  row: number;
-  queries: string[];
-  keys: string[];
-  lines: Line[];
-  colors: { ink: string; accent: string; page: string };
-  font: string;
+  draw(pen: SheetPen): void;
 }
 
-/** The lines between two columns of tokens. */
-export function picturesOfLines({ width, height, column, row, queries, keys, lines, colors, font }: Sheet): Picture {
-  const y = (place: number) => (place + 0.5) * row;
-  const text = () => {
-    const elements = lines.map(({ query, key, weight }) => {
-      const ends = `x1="${column}" y1="${y(query)}" x2="${width - column}" y2="${y(key)}"`;
-      return `<line ${ends} stroke="${colors.accent}" stroke-width="${1 + 3 * weight}" opacity="${Math.sqrt(weight)}"/>`;
-    });
-    const pen = svgPen(elements);
-    const most = column - 8;
-    queries.forEach((token, place) => pen.text(token, most, y(place) + 4, { color: colors.ink, anchor: "end", most }));
-    keys.forEach((token, place) => pen.text(token, width - most, y(place) + 4, { color: colors.ink, anchor: "start", most }));
-    const opening = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" font-family="${font.replaceAll('"', "'")}" font-size="12">`;
-    return [opening, `<rect width="${width}" height="${height}" fill="${colors.page}"/>`, ...elements, "</svg>"].join("\n");
+export interface Contents {
+  title: string;
+  /** Lines below the title, such as what colors mean. */
+  lines?: string[];
+  parts: Part[];
+  /** Where the numbers come from. */
+  note?: string;
+}
+
+const MARGIN = 24;
+const GAP = 16;
+const LEAST = 420;
+
+/** The sheet of its parts, as wide as the widest. */
+export function sheetOf({ title, lines = [], parts, note = "" }: Contents, theme: Theme): Drawing {
+  const pen = new SheetPen(theme);
+  const inner = Math.max(LEAST, ...parts.map(({ width }) => width));
+  let y = MARGIN;
+  const write = (text: string, size: number, color: string, bold = false) => {
+    for (const line of wrapped(text, inner, size, bold)) {
+      y += 1.3 * size;
+      pen.text(line, MARGIN, y, { size, color, bold, most: inner });
+    }
   };
+  write(title, 16, pen.colors.ink, true);
+  for (const line of lines) {
+    y += 3;
+    write(line, 12, pen.colors.soft);
+  }
+  for (const part of parts) {
+    // Whole pixels, or bars that touch would show a seam.
+    y = Math.round(y + GAP);
+    part.draw(pen.at(MARGIN, y));
+    y += part.height;
+  }
+  if (note) {
+    y += GAP;
+    write(note, 11, pen.colors.soft);
+  }
+  const [width, height] = [Math.ceil(inner + 2 * MARGIN), Math.ceil(y + MARGIN)];
+  return { width, height, background: pen.colors.panel, title, shapes: pen.shapes };
+}
+
+/** Parts side by side, so many a row, each below its heading. */
+export function beside(parts: { heading: string; part: Part }[], most: number): Part {
+  const [gap, line] = [28, 20];
+  const count = Math.max(1, Math.min(most, parts.length));
+  const rows = Array.from({ length: Math.ceil(parts.length / count) }, (_, row) => parts.slice(row * count, (row + 1) * count));
+  const width = Math.max(0, ...parts.map(({ part }) => part.width));
+  const heights = rows.map((row) => line + Math.max(...row.map(({ part }) => part.height)));
   return {
-    svg: () => new Blob([text()], { type: "image/svg+xml" }),
-    async png() {
-      const image = new Image();
-      image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text())}`;
-      await image.decode();
-      return written(width, height, (context) => context.drawImage(image, 0, 0, width, height));
+    width: count * width + (count - 1) * gap,
+    height: heights.reduce((sum, height) => sum + Math.round(height + gap), -gap),
+    draw(pen) {
+      let y = 0;
+      rows.forEach((row, index) => {
+        row.forEach(({ heading, part }, column) => {
+          const inner = pen.at(Math.round(column * (width + gap)), y);
+          inner.text(heading, 0, 13, { bold: true, most: width });
+          part.draw(inner.at(0, line));
+        });
+        y += Math.round(heights[index]! + gap);
+      });
     },
   };
 }
 
-/** The overview: its small maps with their names, where they stand. */
-export function pictureOfTiles(root: HTMLElement): Promise<Blob> {
-  const frame = root.getBoundingClientRect();
-  const page = getComputedStyle(root.closest(".regard")!);
-  return written(frame.width, frame.height, (context) => {
-    context.fillStyle = page.getPropertyValue("--panel");
-    context.fillRect(0, 0, frame.width, frame.height);
-    context.imageSmoothingEnabled = false;
-    for (const canvas of root.querySelectorAll("canvas")) {
-      const box = canvas.getBoundingClientRect();
-      context.drawImage(canvas, box.left - frame.left, box.top - frame.top, box.width, box.height);
-    }
-    for (const element of root.querySelectorAll<HTMLElement>(".chip, .layer, h3")) {
-      const box = element.getBoundingClientRect();
-      const style = getComputedStyle(element);
-      context.fillStyle = style.backgroundColor;
-      context.fillRect(box.left - frame.left, box.top - frame.top, box.width, box.height);
-      context.fillStyle = style.color;
-      context.font = `12px ${page.fontFamily}`;
-      const words = [...element.querySelectorAll("b, :scope > span")].map((word) => word.lastChild?.textContent ?? "");
-      const text = words.length > 0 ? words.join(" ") : element.innerText;
-      context.fillText(text, box.left - frame.left + 6, box.bottom - frame.top - 6, box.width - 8);
-    }
-  });
-}
-
-function written(width: number, height: number, draw: (context: CanvasRenderingContext2D) => void): Promise<Blob> {
-  const canvas = document.createElement("canvas");
-  canvas.width = 2 * width;
-  canvas.height = 2 * height;
-  const context = canvas.getContext("2d")!;
-  context.scale(2, 2);
-  draw(context);
-  return new Promise((resolve, reject) => {
-    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The browser made no picture."))), "image/png");
-  });
+/** A paragraph. */
+export function paragraph(text: string, width: number, size = 12): Part {
+  const lines = wrapped(text, width, size);
+  return {
+    width,
+    height: 1.4 * size * lines.length,
+    draw: (pen) => lines.forEach((line, index) => pen.text(line, 0, size + 1.4 * size * index, { size, most: width })),
+  };
 }

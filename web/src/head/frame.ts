@@ -1,4 +1,4 @@
-// Draws what lies around and above a map, on a canvas or as SVG, through the few strokes that both have.
+// Draws what lies around and above a map, on a canvas or on a sheet, through the few strokes that both have.
 import type { Region } from "../address/address";
 import { boxOf, curve, labels } from "./axes";
 import type { Series } from "../api/client";
@@ -28,9 +28,11 @@ export interface Frame {
   held: { query: number | null; key: number | null };
   colors: Record<"ink" | "soft" | "line" | "accent" | "warm" | "page", string>;
   font: string;
+  /** On paper: the chosen tokens stand among the others, which leave them room. */
+  isStill?: boolean;
 }
 
-/** What a canvas and an SVG writer both can. Angles are in degrees, clockwise. */
+/** What a canvas and a sheet both can. Angles are in degrees, clockwise. */
 export interface Pen {
   text(text: string, x: number, y: number, options: { color: string; angle?: number; anchor: "start" | "end"; bold?: boolean; most: number }): void;
   rect(x: number, y: number, width: number, height: number, color: string, opacity?: number): void;
@@ -40,6 +42,8 @@ export interface Pen {
 const GAP = 6;
 const THICK = 40;
 const KEY_ANGLE = -52;
+// Pixels about a label in which no other stands.
+const ROOM = 14;
 
 export function drawFrame(pen: Pen, frame: Frame): void {
   const { sides, region, colors } = frame;
@@ -49,10 +53,15 @@ export function drawFrame(pen: Pen, frame: Frame): void {
   const [left, top, right, bottom] = region;
   const edges = edgesOf(frame, width, height);
   const most = { query: sides.left - GAP - 4, key: (sides.top - GAP) / Math.sin((-KEY_ANGLE * Math.PI) / 180) - 6 };
+  const isFree = (at: number, chosen: number | null, from: number, scale: number) => {
+    return !frame.isStill || chosen === null || Math.abs((chosen + 0.5 - from) * scale - at) >= ROOM;
+  };
   for (const { at, text } of labels(top, bottom, height, frame.queries, frame.queryToken)) {
+    if (!isFree(at, frame.query, top, height / (bottom - top))) continue;
     pen.text(text, edges.left - GAP, sides.top + at + 4, { color: colors.soft, anchor: "end", most: most.query });
   }
   for (const { at, text } of labels(left, right, width, frame.keys, frame.keyToken)) {
+    if (!isFree(at, frame.key, left, width / (right - left))) continue;
     const [x, y] = [sides.left + at + 3, edges.top - GAP];
     pen.text(text, x, y, { color: colors.soft, anchor: "start", angle: KEY_ANGLE, most: most.key });
   }
@@ -134,12 +143,17 @@ function focused(pen: Pen, frame: Frame, width: number, height: number, most: { 
   const box = boxOf(query ?? 0, key ?? 0, region, width, height);
   const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
   if (query !== null && y >= 0 && y <= height) {
-    pen.rect(edges.left - sides.left, sides.top + y - 9, sides.left - 2, 18, colors.page);
+    if (!frame.isStill) pen.rect(edges.left - sides.left, sides.top + y - 9, sides.left - 2, 18, colors.page);
     const options = { color: colors.ink, anchor: "end", bold: true, most: most.query } as const;
     pen.text(frame.queryToken(query), edges.left - GAP, sides.top + y + 4, options);
   }
   if (key !== null && x >= 0 && x <= width) {
     const text = frame.keyToken(key);
+    if (frame.isStill) {
+      const options = { color: colors.ink, anchor: "start", angle: KEY_ANGLE, bold: true, most: most.key } as const;
+      pen.text(text, sides.left + x + 3, edges.top - GAP, options);
+      return;
+    }
     const wide = Math.min(most.query + 60, 16 + 7.2 * text.length);
     const start = Math.min(Math.max(0, sides.left + x - wide / 2), frame.width - wide);
     pen.rect(start, edges.top - 20, wide, 18, colors.page);

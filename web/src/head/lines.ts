@@ -6,8 +6,12 @@ export interface Line {
   weight: number;
 }
 
+// Smaller weights have no line, and a query has so many at most.
+export const LEAST = 0.01;
+const MOST = 16;
+
 /** Of a window `(queries, keys)`, the weights of at least `least`, at most `most` a query. */
-export function linesOf(weights: Float32Array, queries: number, keys: number, least = 0.01, most = 16): Line[] {
+export function linesOf(weights: Float32Array, queries: number, keys: number, least = LEAST, most = MOST): Line[] {
   const lines: Line[] = [];
   for (let query = 0; query < queries; query++) {
     const row: Line[] = [];

@@ -1,7 +1,8 @@
 // A map to pan and zoom: OpenSeadragon with regions in tokens, colors that change without a fetch, and nothing of attention.
 import OpenSeadragon from "openseadragon";
 import type { Region } from "../address/address";
-import { cellOf, isSame, whole, type Pyramid } from "./pyramid";
+import { emptyCells, fill, type Cells } from "./cells";
+import { cellOf, isSame, TILE, whole, type Pyramid } from "./pyramid";
 import { color, paintedOf, WeightSource, type AskTile, type Painted } from "./tileSource";
 
 export interface Listener {
@@ -205,8 +206,19 @@ export class MapViewer {
     return best;
   }
 
-  get canvas(): HTMLCanvasElement {
-    return this.viewer.drawer.canvas as HTMLCanvasElement;
+  /** All cells of which something is seen; null until their tiles are there. */
+  seen(): Cells | null {
+    const region = this.region();
+    if (!region || !this.pyramid) return null;
+    const drawn = this.image ? drawnBy(this.image) : [];
+    const level = Math.max(...drawn.map(({ tile }) => tile.level));
+    const cells = emptyCells(region, this.pyramid, cellOf(this.pyramid, level));
+    if (!cells) return null;
+    let missing = cells.codes.length;
+    for (const { tile, painted } of drawn) {
+      if (tile.level === level) missing -= fill(cells, painted.grid, TILE * tile.y, TILE * tile.x);
+    }
+    return missing === 0 ? cells : null;
   }
 
   close(): void {

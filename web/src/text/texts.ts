@@ -13,6 +13,11 @@ export function readable(token: string): string {
   return [...spaced].map((letter) => VISIBLE[letter] ?? letter).join("") || VISIBLE[""]!;
 }
 
+/** The name of a layer where it stands alone: "layer 3", and not "layer layer 3". */
+export function layerName(name: string): string {
+  return /^(layer|block)\b/i.test(name) ? name : `layer ${name}`;
+}
+
 /** Whether a space stands before the token, where its tokenizer says so. */
 export function beginsWord(token: string): boolean {
   return WORD_STARTS.test(token) || /^\s/.test(token);

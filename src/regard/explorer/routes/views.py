@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Event
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from regard.errors import ArgumentError
+from regard.explorer.opened import OpenRecord
 from regard.explorer.routes.shared import MOST, Open, QuickLane
+from regard.web import snippets
 from regard.web import view as views
-from regard.web.view import Format, View, What
+from regard.web.snippets import Pool, Snippet
+from regard.web.tables import Format, written
+from regard.web.view import View, What
 
-router = APIRouter(prefix="/records/{record}")
+router = APIRouter()
 Number = Annotated[int, Query(ge=0, le=MOST)]
 End = Annotated[int | None, Query(ge=0, le=MOST)]
 TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+# Heads that may be asked for at once.
+MOST_VIEWS = 64
 
 
 @dataclass
@@ -23,6 +30,20 @@ class Code:
     """Python, as text."""
 
     code: str
+
+
+@dataclass(frozen=True)
+class RecordView(Snippet):
+    """What is looked at, and of which record."""
+
+    record: str = ""
+
+
+@dataclass
+class SnippetRequest:
+    """Several heads that are looked at together."""
+
+    views: list[RecordView]
 
 
 def _view(
@@ -39,13 +60,50 @@ def _view(
     return View(what, call, head, batch, q0, q1, k0, k1, name)
 
 
+def _snippet(
+    what: snippets.What = "heads",
+    call: Number = 0,
+    head: Number = 0,
+    batch: Number = 0,
+    q0: Number = 0,
+    q1: End = None,
+    k0: Number = 0,
+    k1: End = None,
+    name: str = "entropy",
+    cell: Number = 1,
+    pool: Pool = "max",
+    scale: Literal["linear", "root", "log", "rank"] = "root",
+) -> Snippet:
+    return Snippet(what, call, head, batch, q0, q1, k0, k1, name, cell, pool, scale)
+
+
 Viewed = Annotated[View, Depends(_view)]
 
 
-@router.get("/snippet")
-def snippet(record: str, view: Viewed, opened: Open) -> Code:
+@router.get("/records/{record}/snippet")
+def snippet(record: str, view: Annotated[Snippet, Depends(_snippet)], opened: Open) -> Code:
     """Python that makes the record again and gives the numbers of a view."""
-    return Code(views.code(view, opened[record].code))
+    one, base = opened[record], ""
+    if view.what == "changes":
+        if one.base is None:
+            raise ArgumentError(f"{one.title} must be a record with changed heads")
+        base = _code(one.base)
+    return Code(snippets.code(view, _code(one), base))
+
+
+@router.post("/snippet")
+def snippet_of_heads(wanted: SnippetRequest, opened: Open) -> Code:
+    """Python that makes several records again and gives the weights of several heads, in the order of the views."""
+    if len(wanted.views) > MOST_VIEWS:
+        raise ArgumentError(f"at most {MOST_VIEWS} heads may be asked for at once, got {len(wanted.views)}")
+    return Code(snippets.codes([(view, _code(opened[view.record])) for view in wanted.views]))
+
+
+def _code(one: OpenRecord) -> str:
+    """Lines after which `record` is the record; of one that was handed over in Python, what to write instead."""
+    if one.code:
+        return one.code
+    return f"record = ...  # the record that was shown as {one.title!r}"
 
 
 FILES: dict[int | str, dict[str, Any]] = {
@@ -53,7 +111,7 @@ FILES: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/export", responses=FILES, response_class=Response)
+@router.get("/records/{record}/export", responses=FILES, response_class=Response)
 async def export(
     request: Request, record: str, view: Viewed, opened: Open, lane: QuickLane, format: Format = "csv"
 ) -> Any:
@@ -61,7 +119,7 @@ async def export(
     one = opened[record]
 
     def file(_cancel: Event) -> Response:
-        content = views.written(views.table(one.record, view), format)
+        content = written(views.table(one.record, view), format)
         name = f"{one.id}-{view.what}.{format}"
         # Names are our own, so nothing in them needs quoting.
         headers = {"content-disposition": f'attachment; filename="{name}"'}
