@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from regard.analysis.flow import Rollout
 from regard.errors import ArgumentError
 from regard.explorer.limits import Limits
+from regard.explorer.recent import Recent
 from regard.record import Record
 from regard.record.call import Call
 from regard.web.changes import HeadSetting
@@ -16,6 +18,9 @@ from regard.web.check import Check, check
 from regard.web.describe import Description, describe
 from regard.web.next_tokens import NextTokens
 from regard.web.tiles import RecordTiles
+
+# Flows of a record that are remembered, of some numbers for each token and layer.
+FLOWS = 4
 
 
 class NotOpenError(ArgumentError):
@@ -53,6 +58,7 @@ class OpenRecord:
         model, text: what made it here; None and "" where it was opened.
         base, settings: the record without the changes, and the changes, where there are some.
         next_tokens: where the model has a language head.
+        flows: of single tokens, the last few that were asked for.
     """
 
     id: str
@@ -65,6 +71,7 @@ class OpenRecord:
     base: OpenRecord | None = None
     settings: tuple[HeadSetting, ...] = ()
     next_tokens: NextTokens | None = None
+    flows: Recent[Rollout] = field(default_factory=lambda: Recent(FLOWS), repr=False)
     _check: Check | None = field(default=None, repr=False)
     # Of its own, as tiles must not wait while heads are compared.
     _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
