@@ -77,8 +77,8 @@ def test_the_largest_are_those_of_the_row(record):
 def test_a_record_says_what_flows_and_why_not(record):
     told = describe_flow(record)
     assert [(text.name, text.tokens, text.calls) for text in told.texts] == [
-        ("target", TOKENS, [1, 2]),
-        ("source", MEMORY, [0]),
+        ("target", TOKENS, [0, 2]),
+        ("source", MEMORY, [1]),
     ]
     assert told.batch == 2 and [method.why for method in told.methods] == [None, None]
     only = describe_flow(Record(record.calls[2:]))

@@ -21,6 +21,14 @@ const whole: Address = {
   sort: "entropy",
   heads: ["3.5", "r2~0.1"],
   marks: [{ label: "a spike, here", call: 1, head: 2, region: [0, 0, 5, 5] }],
+  way: "forward",
+  by: "norms",
+  of: "source",
+  residual: 0.25,
+  measure: "times",
+  row: 3,
+  span: [5, 131072],
+  sourceSpan: [0, 8],
   play: { kind: "low rank", text: "a & b = c; d~e" },
 };
 

@@ -10,6 +10,8 @@ export interface Ask {
 export interface Carrier {
   /** Whether models can be run and new records made; a page that holds its answers cannot. */
   readonly live: boolean;
+  /** Whether all answers are there already, so that nothing else can be asked for. */
+  readonly isHeld?: boolean;
   json(path: string, ask?: Ask): Promise<unknown>;
   arrays(path: string, ask?: Ask): Promise<Arrays>;
   /** Hears the states of a job until it is over; null where nobody sends them, and they are asked for. */
