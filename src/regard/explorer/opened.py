@@ -11,6 +11,7 @@ from regard.analysis.flow import Rollout
 from regard.errors import ArgumentError
 from regard.explorer.limits import Limits
 from regard.explorer.recent import Recent
+from regard.explorer.trainings import Trainings
 from regard.record import Record
 from regard.record.call import Call
 from regard.web.changes import HeadSetting
@@ -100,11 +101,12 @@ class OpenRecord:
 
 
 class Opened:
-    """The records and models of one server; safe to ask from several threads."""
+    """The records, models and histories of one server; safe to ask from several threads."""
 
     def __init__(self, models: Iterable[Model] = (), limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.models = {model.id: model for model in models}
+        self.trainings = Trainings()
         self._records: dict[str, OpenRecord] = {}
         self._next = 1
         self._lock = threading.Lock()

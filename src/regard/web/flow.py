@@ -239,7 +239,11 @@ def flow_code(wanted: FlowOf, record: str) -> str:
     Args:
         wanted: which flow. record: lines after which `record` is the record.
     """
-    options: dict[str, object] = {"direction": wanted.direction, "text": wanted.text, "residual": wanted.residual}
+    options: dict[str, object] = {
+        "direction": wanted.direction,
+        "text": wanted.text,
+        "residual": wanted.residual,
+    }
     options |= {"corrected": wanted.corrected, "by": wanted.by}
     words = "".join(f", {name}={value!r}" for name, value in options.items())
     return (

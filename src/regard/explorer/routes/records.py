@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from regard.explorer.jobs import JobState
 from regard.explorer.opened import OpenRecord
 from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Line, Open, QuickLane
+from regard.explorer.trainings import HistoryLine
 from regard.files.versions import own_version
 from regard.web.changes import HeadSetting
 from regard.web.describe import Description
@@ -59,6 +60,7 @@ class State:
     version: str
     records: list[RecordLine]
     models: list[ModelLine]
+    histories: list[HistoryLine]
     jobs: list[JobState]
     limits: dict[str, int]
 
@@ -73,6 +75,7 @@ def state(opened: Open, jobs: Line) -> State:
             ModelLine(model.id, model.title, model.kind, model.takes, model.example)
             for model in opened.models.values()
         ],
+        histories=opened.trainings.lines(),
         jobs=jobs.states(),
         limits=asdict(opened.limits),
     )
