@@ -29,6 +29,9 @@ const whole: Address = {
   row: 3,
   span: [5, 131072],
   sourceSpan: [0, 8],
+  history: "h2",
+  step: 6000,
+  at: "3.1",
   play: { kind: "low rank", text: "a & b = c; d~e" },
 };
 

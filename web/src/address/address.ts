@@ -65,6 +65,11 @@ export interface Address {
   /** The tokens that are seen, of each text; null for all. */
   span: Span | null;
   sourceSpan: Span | null;
+  /** The history of a training, and the step that is looked at; null for the last. */
+  history: string;
+  step: number | null;
+  /** The layer and the head that are large there: `layer.head`. */
+  at: string;
   /** The playground's own state, as the server takes it. */
   play: Record<string, string>;
 }
@@ -186,6 +191,9 @@ const FIELDS = {
   row: optional("row"),
   span: span("tokens"),
   sourceSpan: span("source"),
+  history: text("history"),
+  step: optional("step"),
+  at: text("at", "0.0"),
 } as const;
 
 type Named = keyof typeof FIELDS;

@@ -66,6 +66,8 @@ export interface ServerState {
   version: string;
   records: RecordEntry[];
   models: ModelEntry[];
+  /** Histories of trainings that can be looked at. */
+  histories?: { id: string; title: string }[];
   limits: Partial<Limits>;
 }
 
