@@ -15,6 +15,7 @@ from regard.files.versions import own_version
 from regard.web.changes import HeadSetting
 from regard.web.describe import Description
 from regard.web.overview import MOST_SIDE, overview
+from regard.web.picture import pixels_of
 from regard.web.series import MOST_POINTS, series
 
 router = APIRouter()
@@ -103,6 +104,13 @@ def description(record: str, opened: Open) -> Description:
 def close(record: str, opened: Open) -> None:
     """Close a record; what was saved of it elsewhere stays."""
     opened.close(record)
+
+
+@router.get("/records/{record}/picture", responses=ARRAYS, response_class=Response)
+async def picture(request: Request, record: str, opened: Open, lane: QuickLane) -> Any:
+    """The picture that the model saw: `pixels`, uint8 (height, width, 3)."""
+    one = opened[record]
+    return await lane(request, lambda _: Arrays(pixels_of(one.record)))
 
 
 @router.get("/records/{record}/overview", responses=ARRAYS, response_class=Response)
