@@ -29,6 +29,7 @@ const whole: Address = {
   row: 3,
   span: [5, 131072],
   sourceSpan: [0, 8],
+  opacity: 0.25,
   history: "h2",
   step: 6000,
   at: "3.1",

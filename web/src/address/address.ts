@@ -65,6 +65,8 @@ export interface Address {
   /** The tokens that are seen, of each text; null for all. */
   span: Span | null;
   sourceSpan: Span | null;
+  /** Of the weights over a picture. */
+  opacity: number;
   /** The history of a training, and the step that is looked at; null for the last. */
   history: string;
   step: number | null;
@@ -191,6 +193,7 @@ const FIELDS = {
   row: optional("row"),
   span: span("tokens"),
   sourceSpan: span("source"),
+  opacity: part("opacity", 0.6),
   history: text("history"),
   step: optional("step"),
   at: text("at", "0.0"),
