@@ -21,6 +21,18 @@ const whole: Address = {
   sort: "entropy",
   heads: ["3.5", "r2~0.1"],
   marks: [{ label: "a spike, here", call: 1, head: 2, region: [0, 0, 5, 5] }],
+  way: "forward",
+  by: "norms",
+  of: "source",
+  residual: 0.25,
+  measure: "times",
+  row: 3,
+  span: [5, 131072],
+  sourceSpan: [0, 8],
+  opacity: 0.25,
+  history: "h2",
+  step: 6000,
+  at: "3.1",
   play: { kind: "low rank", text: "a & b = c; d~e" },
 };
 

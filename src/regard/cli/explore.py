@@ -16,9 +16,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
 
 from regard import embedded
+from regard.cli import shelf as shelved
 from regard.errors import ArgumentError, ModelError, require
 from regard.record.folder import RECORD
+from regard.record.loading import is_history
 from regard.tasks.common.looks import LOOKS
+from regard.training.monitor import FILE
 from regard.web.tiles import RecordTiles
 
 if TYPE_CHECKING:
@@ -35,9 +38,9 @@ def explore(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODEL | RECORD | TASK]...",
-            help="What to open: a record's folder, a model's folder, a Hugging Face name, a task "
-            f"({', '.join(LOOKS)}). "
+            metavar="[MODEL | RECORD | HISTORY | TASK]...",
+            help="What to open: a record's folder, a model's folder, a Hugging Face name, the history of a training or "
+            f"the folder that has one, a task ({', '.join(LOOKS)}). "
             "The embedded model and the tasks can always be run.",
             show_default=False,
         ),
@@ -71,8 +74,10 @@ def explore(
     access = Access(host, password)
     # A record is known by its file; whatever else is named is left to the loader of models.
     folders = [name for name in names or () if is_record(name)]
-    wanted = [name for name in names or () if name not in folders]
+    histories = {name: path for name in names or () if (path := history_file(name))}
+    wanted = [name for name in names or () if name not in folders and name not in histories]
     opened = Opened(offered(wanted))
+    shelved.shelve(opened.trainings, histories)
     for name in folders:
         opened.add(
             RecordTiles.open(name), Path(name).name, f"import regard as rg\n\nrecord = rg.load({name!r})"
@@ -81,9 +86,12 @@ def explore(
     listening = serve.bind(access, port)
     jobs = Jobs(opened, Worker([sys.executable, "-m", "regard.cli.worker", device]))
     try:
-        if not folders or wanted:
+        # A history that is alone is what the page opens with.
+        if wanted or not (folders or histories):
             _first_look(console, jobs, opened, wanted)
         address = serve.address(access, listening)
+        if histories and not opened.records():
+            address += "#/history"
         console.print(f"The explorer: {address}", highlight=False, soft_wrap=True)
         if access.exposed:
             console.print(f"[bold]{access.exposed}[/bold]", highlight=False)
@@ -102,6 +110,18 @@ def explore(
 def is_record(name: str) -> bool:
     """Whether a name is the folder of a record, as against a model's folder or name, or a task."""
     return name not in LOOKS and (Path(name) / RECORD).is_file()
+
+
+def history_file(name: str) -> Path | None:
+    """The file of a history, where a name is one, or the folder of a trained model that has one; else None."""
+    path = Path(name)
+    if name in LOOKS or is_record(name):
+        return None
+    if path.is_dir():
+        path = path / FILE
+    if path.is_file() and is_history(path):
+        return path
+    return None
 
 
 def offered(names: Iterable[str]) -> list[Model]:

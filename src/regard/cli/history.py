@@ -44,7 +44,7 @@ def history(
     """Show how the attention heads of a task's models came to be, from before the first update to the last."""
     console = Console()
     places = _places(name, only, folder)
-    parts = [Part(model, History.load(run / FILE), _losses(run)) for model, run in places.items()]
+    parts = [Part(model, History.load(run / FILE), losses_of(run)) for model, run in places.items()]
     if folder is None:
         parts = [_with_roles(name, part, places[part.title]) for part in parts]
     for part in parts:
@@ -111,8 +111,12 @@ def _wanted(task: Task, run: Path, folder: Path | None, there: list[str]) -> str
     )
 
 
-def _losses(run: Path) -> dict[int, float]:
-    """Step → training loss, as far as the card says."""
+def losses_of(run: Path) -> dict[int, float]:
+    """Step → training loss, as far as the card in the folder of a trained model says.
+
+    Raises:
+        RecordError: the card is damaged.
+    """
     card = run / CARD
     if not card.exists():
         return {}

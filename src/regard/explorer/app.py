@@ -16,7 +16,18 @@ from regard.errors import RegardError
 from regard.explorer.jobs import Jobs
 from regard.explorer.opened import NotOpenError, Opened
 from regard.explorer.preparing import Preparing
-from regard.explorer.routes import changes, check, files, heads, playground, records, runs, views
+from regard.explorer.routes import (
+    changes,
+    check,
+    files,
+    flow,
+    heads,
+    histories,
+    playground,
+    records,
+    runs,
+    views,
+)
 from regard.explorer.routes.shared import Lane, TooBusyError
 from regard.explorer.security import Access, Guard, SecureHeaders
 from regard.files.versions import own_version
@@ -51,7 +62,7 @@ def create_api(opened: Opened, jobs: Jobs) -> FastAPI:
     app.state.preparing = Preparing()
     app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
     app.state.slow = Lane(1, opened.limits.waiting)
-    for part in (records, heads, changes, views, files, check, runs, playground):
+    for part in (records, heads, changes, views, files, check, flow, histories, runs, playground):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)
     return app

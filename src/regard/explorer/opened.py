@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
+from regard.analysis.flow import Rollout
 from regard.errors import ArgumentError
 from regard.explorer.limits import Limits
+from regard.explorer.recent import Recent
+from regard.explorer.trainings import Trainings
 from regard.record import Record
 from regard.record.call import Call
 from regard.web.changes import HeadSetting
@@ -16,6 +19,9 @@ from regard.web.check import Check, check
 from regard.web.describe import Description, describe
 from regard.web.next_tokens import NextTokens
 from regard.web.tiles import RecordTiles
+
+# Flows of a record that are remembered, of some numbers for each token and layer.
+FLOWS = 4
 
 
 class NotOpenError(ArgumentError):
@@ -53,6 +59,7 @@ class OpenRecord:
         model, text: what made it here; None and "" where it was opened.
         base, settings: the record without the changes, and the changes, where there are some.
         next_tokens: where the model has a language head.
+        flows: of single tokens, the last few that were asked for.
     """
 
     id: str
@@ -65,6 +72,7 @@ class OpenRecord:
     base: OpenRecord | None = None
     settings: tuple[HeadSetting, ...] = ()
     next_tokens: NextTokens | None = None
+    flows: Recent[Rollout] = field(default_factory=lambda: Recent(FLOWS), repr=False)
     _check: Check | None = field(default=None, repr=False)
     # Of its own, as tiles must not wait while heads are compared.
     _checking: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -93,11 +101,12 @@ class OpenRecord:
 
 
 class Opened:
-    """The records and models of one server; safe to ask from several threads."""
+    """The records, models and histories of one server; safe to ask from several threads."""
 
     def __init__(self, models: Iterable[Model] = (), limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self.models = {model.id: model for model in models}
+        self.trainings = Trainings()
         self._records: dict[str, OpenRecord] = {}
         self._next = 1
         self._lock = threading.Lock()

@@ -8,10 +8,9 @@ import numpy as np
 
 from regard.record.history import History
 from regard.record.layers import short_names
+from regard.web.history import OF_PLACES
 from regard.web.words import words
 
-# Of queries that have a place among the keys.
-OF_PLACES = ("distance", "self_mass", "previous", "local")
 SHARPNESS = ("entropy_fraction", "max_weight", "sum_squares")  # three numbers for one habit
 
 

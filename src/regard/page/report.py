@@ -18,6 +18,7 @@ from regard.page.encode import DECADES, F16_ERROR, LOG8_ERROR, Numbers
 from regard.page.frame import count, fill, page, pairs
 from regard.page.pictures import plan
 from regard.record import Record
+from regard.record.picture import PICTURE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -144,6 +145,9 @@ def _extent(section: dict[str, Any], calls: list[dict[str, Any]]) -> str:
 def _settings(record: Record) -> list[tuple[str, str]]:
     settings: dict[str, Any] = {}
     for name, value in record.info.items():
+        # Pixels are no setting.
+        if name == PICTURE:
+            continue
         settings |= value if isinstance(value, dict) else {name: value}
     settings["engine"] = ", ".join(sorted({call.engine for call in record.calls if call.engine})) or None
     settings["weights seen through"] = ", ".join(sorted({call.seen for call in record.calls}))

@@ -3,7 +3,17 @@
 from regard.record.call import Call
 from regard.record.history import History
 from regard.record.loading import load
+from regard.record.picture import Picture, attach_picture, picture_of
 from regard.record.profile import Profile
 from regard.record.record import Record
 
-__all__ = ["Call", "History", "Profile", "Record", "load"]
+__all__ = [
+    "Call",
+    "History",
+    "Picture",
+    "Profile",
+    "Record",
+    "attach_picture",
+    "load",
+    "picture_of",
+]

@@ -38,13 +38,26 @@ def load(path: str | PathLike[str]) -> Any:
         return Ledger.open(source).profile()
     if not source.is_file():
         return Record.load(source)
-    try:
-        with source.open("rb") as file:
-            start = file.read(START)
-    except OSError as error:
-        raise RecordError(f"{source}: cannot be read: {error.strerror or error}") from error
+    start = _start(source)
     for name, kind in FORMATS.items():
         if name in start:
             return kind.load(source)
     # Says that a record is a folder, and this is a file.
     return Record.load(source)
+
+
+def is_history(path: Path) -> bool:
+    """Whether a file says that it is a history; whether it is whole is told when it is read.
+
+    Raises:
+        RecordError: it cannot be read.
+    """
+    return any(kind is History and name in _start(path) for name, kind in FORMATS.items())
+
+
+def _start(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(START)
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from error

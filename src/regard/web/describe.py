@@ -10,9 +10,11 @@ from typing import Any
 from regard.analysis.roles import of_call
 from regard.record import Call, Record
 from regard.record.layers import short_names
+from regard.record.picture import PICTURE
 from regard.record.table import ROLE, means, names_of, sums
 from regard.statistics.observation import COLUMNS
 from regard.statistics.roles import ROLES
+from regard.web.picture import PictureDescription, describe_picture
 from regard.web.words import section_of, texts_of, words
 
 # Logarithms that lie on both sides of a middle: colored by a diverging map.
@@ -87,6 +89,7 @@ class Description:
     Attributes:
         statistics: by name, of all calls together, those of columns and the scores of roles among them.
         row_statistics, column_statistics: of which of them there are series.
+        picture: which tokens are patches of a picture; None without one.
     """
 
     id: str
@@ -98,6 +101,7 @@ class Description:
     statistics: dict[str, StatisticDescription]
     row_statistics: list[str] = field(default_factory=list)
     column_statistics: list[str] = field(default_factory=list)
+    picture: PictureDescription | None = None
     calls: list[CallDescription] = field(default_factory=list)
 
 
@@ -132,13 +136,15 @@ def describe(record: Record, identity: str = "", title: str = "") -> Description
     return Description(
         id=identity,
         title=title or str(record.info.get("model") or "Attention"),
-        info=record.info,
+        # Its pixels have a way of their own.
+        info={name: value for name, value in record.info.items() if name != PICTURE},
         tokens=record.tokens,
         source_tokens=record.source_tokens,
         unseen=record.unseen,
         statistics=statistics,
         row_statistics=list(rows),
         column_statistics=columns,
+        picture=describe_picture(record),
         calls=described,
     )
 

@@ -2,7 +2,7 @@
 import { SCALES, type Scale } from "../color/scale";
 import type { Pool } from "../api/types";
 
-export const PAGES = ["model", "head", "compare", "changes", "check", "playground"] as const;
+export const PAGES = ["model", "head", "compare", "flow", "images", "history", "changes", "check", "playground"] as const;
 export type Page = (typeof PAGES)[number];
 
 /** Left, top, right, bottom: keys and queries of the call, as fractions of tokens. */
@@ -21,6 +21,12 @@ export const PANELS = ["map", "lines"] as const;
 export type Panel = (typeof PANELS)[number];
 export const DIRECTIONS = ["from", "to"] as const;
 export type Direction = (typeof DIRECTIONS)[number];
+export const FLOW_WAYS = ["back", "forward"] as const;
+export type FlowWay = (typeof FLOW_WAYS)[number];
+export const FLOW_TEXTS = ["target", "source"] as const;
+export type FlowText = (typeof FLOW_TEXTS)[number];
+/** Some neighboring tokens: from the first to before the last. */
+export type Span = [number, number];
 
 export interface Address {
   page: Page;
@@ -47,6 +53,25 @@ export interface Address {
   /** Heads side by side: `record~call.head`, the record left out where it is that of the address. */
   heads: string[];
   marks: Mark[];
+  /** The flow: from the chosen token back or forward, how layers are weighed, the text that the token is of. */
+  way: FlowWay;
+  by: "weights" | "norms";
+  of: FlowText;
+  residual: number;
+  /** Shares, or multiples of the shares of equal weights. */
+  measure: "share" | "times";
+  /** The row that colors the text: before the first layer is 0; null is the end of the flow. */
+  row: number | null;
+  /** The tokens that are seen, of each text; null for all. */
+  span: Span | null;
+  sourceSpan: Span | null;
+  /** Of the weights over a picture. */
+  opacity: number;
+  /** The history of a training, and the step that is looked at; null for the last. */
+  history: string;
+  step: number | null;
+  /** The layer and the head that are large there: `layer.head`. */
+  at: string;
   /** The playground's own state, as the server takes it. */
   play: Record<string, string>;
 }
@@ -90,6 +115,23 @@ export function parseRegion(value: string): Region | undefined {
 // Two decimals place a view to a fraction of a pixel, however far one zooms in.
 export function printRegion(region: Region): string {
   return region.map((value) => String(Math.round(100 * value) / 100)).join(",");
+}
+
+function part(name: string, initial: number): Field<number> {
+  const parse = (value: string) => {
+    const parsed = Number(value);
+    return value !== "" && parsed >= 0 && parsed <= 1 ? parsed : undefined;
+  };
+  return { name, initial, parse, print: String };
+}
+
+function span(name: string): Field<Span | null> {
+  const parse = (value: string): Span | undefined => {
+    const [first, end, ...rest] = value.split("-").map(index);
+    if (rest.length > 0 || first === undefined || end === undefined || end <= first) return undefined;
+    return [first, end];
+  };
+  return { name, initial: null, parse, print: (value) => value!.join("-") };
 }
 
 const REGION: Field<Region | null> = {
@@ -143,9 +185,37 @@ const FIELDS = {
   sort: text("sort"),
   heads: HEADS,
   marks: MARKS,
+  way: word<FlowWay>("way", FLOW_WAYS),
+  by: word<"weights" | "norms">("by", ["weights", "norms"]),
+  of: word<FlowText>("of", FLOW_TEXTS),
+  residual: part("residual", 0.5),
+  measure: word<"share" | "times">("measure", ["share", "times"]),
+  row: optional("row"),
+  span: span("tokens"),
+  sourceSpan: span("source"),
+  opacity: part("opacity", 0.6),
+  history: text("history"),
+  step: optional("step"),
+  at: text("at", "0.0"),
 } as const;
 
 type Named = keyof typeof FIELDS;
+
+/** Of a record that is opened: places of one record say nothing of another. */
+export const NOWHERE: Partial<Address> = {
+  call: 0,
+  head: 0,
+  batch: 0,
+  region: null,
+  query: null,
+  key: null,
+  heads: [],
+  marks: [],
+  of: "target",
+  row: null,
+  span: null,
+  sourceSpan: null,
+};
 
 // Parameters of the playground stand under their own names, behind this, so that they never clash with others.
 const PLAY = "play.";

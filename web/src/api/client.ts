@@ -161,7 +161,7 @@ export class Client {
     return this.cache.get(path, () => this.carrier.json(path), 2000);
   }
 
-  private arrays(path: string): Promise<Arrays> {
+  arrays(path: string): Promise<Arrays> {
     return this.cache.get(path, () => this.carrier.arrays(path), (answer) => {
       return Object.values(answer.arrays).reduce((bytes, { data }) => bytes + data.byteLength, 1000);
     });

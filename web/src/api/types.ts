@@ -66,6 +66,8 @@ export interface ServerState {
   version: string;
   records: RecordEntry[];
   models: ModelEntry[];
+  /** Histories of trainings that can be looked at. */
+  histories?: { id: string; title: string }[];
   limits: Partial<Limits>;
 }
 
@@ -122,7 +124,19 @@ export interface Description {
   statistics: Record<string, Statistic>;
   row_statistics: string[];
   column_statistics: string[];
+  /** Which tokens are patches of a picture. */
+  picture?: PictureOf | null;
   calls: Call[];
+}
+
+/** The token `start + row · columns + column` of a text is a patch of the record's picture. */
+export interface PictureOf {
+  rows: number;
+  columns: number;
+  start: number;
+  text: "tokens" | "source";
+  /** What each query of cross-attention writes; none where its token says it. */
+  words: string[];
 }
 
 export interface Pair {

@@ -12,6 +12,8 @@ export interface Carrier {
   readonly live: boolean;
   /** Whether files can be asked for: there is a server, or a kernel. */
   readonly writes: boolean;
+  /** Whether all answers are there already, so that nothing else can be asked for. */
+  readonly isHeld?: boolean;
   json(path: string, ask?: Ask): Promise<unknown>;
   arrays(path: string, ask?: Ask): Promise<Arrays>;
   /** An answer that is a file. */

@@ -11,6 +11,7 @@ export interface Held {
 export class HeldCarrier implements Carrier {
   readonly live = false;
   readonly writes = false;
+  readonly isHeld = true;
   readonly follow = null;
 
   constructor(private readonly held: Held) {}

@@ -2,23 +2,30 @@
 
 With Â = residual · I + (1 − residual) · (mean over heads of W) for each layer, the rollout is the product of all Â.
 From one token back it is a row of that product, from one token forward a column: a vector times the weights, layer
-after layer.
+after layer. By norms, W is replaced by what moves along the weights: Σ over heads of w · ‖f(v)‖ (Kobayashi et al. 2020,
+arXiv 2004.10102), divided by its sum over the keys.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.analysis.flow.chain import Chain, chain_of
 from regard.analysis.flow.steps import back, forward, uniform
+from regard.analysis.flow.value_norms import attended_norms, value_norms_of
 from regard.checks.arguments import checked, share
 from regard.errors import ArgumentError, RecordError
 from regard.record.record import Record
 
 DIRECTIONS = ("back", "forward")
+BY = ("weights", "norms")
+# A call by its identity, as a layer that is used twice has two calls of one name → `(batch, heads, keys)`.
+NormsOf = Mapping[int, Tensor]
+Progress = Callable[[float], object]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -36,6 +43,7 @@ class Rollout:
         direction: "back" or "forward".
         residual: the weight of the residual connection.
         baseline: the rollout with equal weights under the same masks, where it was asked for.
+        by: "weights" or "norms". projected: whether the output projections of all layers are in the norms.
     """
 
     shares: Tensor
@@ -47,6 +55,8 @@ class Rollout:
     direction: str
     residual: float
     baseline: Rollout | None = None
+    by: str = "weights"
+    projected: bool = False
 
     @property
     def corrected(self) -> Tensor:
@@ -90,6 +100,9 @@ def rollout(
     text: str = "target",
     residual: float = 0.5,
     corrected: bool = False,
+    by: str = "weights",
+    model: nn.Module | None = None,
+    progress: Progress | None = None,
 ) -> Rollout:
     """Attention rollout of one token through all layers of a record, in O(n) memory.
 
@@ -105,14 +118,20 @@ def rollout(
         text: "target", the text itself, or "source", the text that its cross-attention looks at.
         residual: weight of the residual connection, from 0 to 1.
         corrected: also compute what equal weights under the same masks would give: `Rollout.corrected`.
+        by: "weights", the mean over heads of the weights, or "norms": Σ over heads of w · ‖f(v)‖, how long what a key
+            gives is, divided by its sum over the keys; a query that is given nothing keeps what it has.
+        model: for "norms" the model that was watched, for its output projections; None: the values' own norms.
+        progress: is called again and again with the share of the work that is done, from 0 to 1; what it raises ends
+            the work.
 
     Returns:
         A `Rollout`. A token's shares add up to 1, both texts together, less what learned sinks take; going forward
         they need not.
 
     Raises:
-        RecordError: no calls, no vectors, or layers that do not follow each other on the same tokens.
-        ArgumentError: there is no such token, direction or text.
+        RecordError: no calls, no vectors, or layers that do not follow each other on the same tokens; by norms, also
+            calls without values, or an attended value that is not finite.
+        ArgumentError: there is no such token, direction or text; a model without norms, or not the one watched.
 
     Example:
         >>> import regard as rg
@@ -129,16 +148,43 @@ def rollout(
     residual = share("residual", residual)
     if direction not in DIRECTIONS:
         raise ArgumentError(f"direction must be {' or '.join(map(repr, DIRECTIONS))}, got {direction!r}")
+    if by not in BY:
+        raise ArgumentError(f"by must be {' or '.join(map(repr, BY))}, got {by!r}")
+    if model is not None and by != "norms":
+        raise ArgumentError("model must be left out where by is not 'norms': weights need no projections")
     token = chain.token(token, text)
-    result = _rolled(chain, token, direction, text, residual)
-    # The same masks and the same rule for empty rows, so that only the weights differ.
+    norms: NormsOf = {}
+    projected = False
+    if by == "norms":
+        calls = (*chain.target, *chain.source)
+        values = value_norms_of(calls, model)
+        norms = {id(call): attended_norms(call, one) for call, one in zip(calls, values, strict=True)}
+        projected = all(one.projected for one in values)
+    passes = 1 + corrected
+    result = _rolled(chain, norms, token, direction, text, residual, _part_of(progress, 0, passes))
+    # The same masks, norms and rule for empty rows, so that only the weights differ.
     if corrected:
         equal = Chain(tuple(map(uniform, chain.target)), tuple(map(uniform, chain.source)))
-        result = replace(result, baseline=_rolled(equal, token, direction, text, residual))
-    return result
+        pairs = zip((*chain.target, *chain.source), (*equal.target, *equal.source), strict=True)
+        same = {id(other): norms[id(call)] for call, other in pairs if id(call) in norms}
+        look = _part_of(progress, 1, passes)
+        result = replace(result, baseline=_rolled(equal, same, token, direction, text, residual, look))
+    return replace(result, by=by, projected=projected)
 
 
-def _rolled(chain: Chain, token: int, direction: str, text: str, residual: float) -> Rollout:
+def _part_of(progress: Progress | None, index: int, count: int) -> Progress:
+    """Says how far one of several passes is as a share of all of them."""
+
+    def part(share: float) -> None:
+        if progress is not None:
+            progress((index + share) / count)
+
+    return part
+
+
+def _rolled(
+    chain: Chain, norms: NormsOf, token: int, direction: str, text: str, residual: float, progress: Progress
+) -> Rollout:
     # Always float64: a share is a product over all layers, whose rounding errors add up.
     x = torch.zeros(chain.batch, chain.tokens, dtype=torch.float64)
     other = torch.zeros(chain.batch, chain.source_tokens or 0, dtype=torch.float64)
@@ -146,10 +192,11 @@ def _rolled(chain: Chain, token: int, direction: str, text: str, residual: float
         x[:, token] = 1
     else:
         other[:, token] = 1
+    steps = _Steps(chain, norms, residual, progress)
     if direction == "back":
-        rows, source = _back(chain, x, other, residual)
+        rows, source = steps.back(x, other)
     else:
-        rows, source = _forward(chain, x, other, residual)
+        rows, source = steps.forward(x, other)
     return Rollout(
         shares=torch.stack(rows, 1),
         source=torch.stack(source, 1) if chain.source_tokens is not None else None,
@@ -162,39 +209,59 @@ def _rolled(chain: Chain, token: int, direction: str, text: str, residual: float
     )
 
 
-def _back(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list[Tensor], list[Tensor]]:
-    rows = [x]
-    for call in reversed(chain.target):
-        # The second part is what empty queries have: they pass nothing on, and it stays with the token.
-        got, lost = back(call, x)
-        x = residual * x + (1 - residual) * lost
-        # The keys of cross-attention are the last states of the source: its share waits there.
-        if call.kind == "cross":
-            other = other + (1 - residual) * got
-        else:
-            x = x + (1 - residual) * got
-        rows.append(x)
-    # After the whole target, as any of its layers may add to the last states of the source.
-    source = [other]
-    for call in reversed(chain.source):
-        got, lost = back(call, other)
-        other = residual * other + (1 - residual) * (got + lost)
-        source.append(other)
-    # Computed from the last layer down, but `shares` counts layers from the input up.
-    return rows[::-1], source[::-1]
+@dataclass(frozen=True, eq=False)
+class _Steps:
+    """The layers of a chain, one after the other."""
 
+    chain: Chain
+    norms: NormsOf
+    residual: float
+    progress: Progress
 
-def _forward(chain: Chain, x: Tensor, other: Tensor, residual: float) -> tuple[list[Tensor], list[Tensor]]:
-    # The source first: cross-attention reads its last states.
-    source = [other]
-    for call in chain.source:
-        other = residual * other + (1 - residual) * forward(call, other, other)
-        source.append(other)
-    rows = [x]
-    for call in chain.target:
-        attended = x
-        if call.kind == "cross":
-            attended = other
-        x = residual * x + (1 - residual) * forward(call, attended, x)
-        rows.append(x)
-    return rows, source
+    def back(self, x: Tensor, other: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """From the last layer down: what is in each text, from the input up."""
+        residual, rows = self.residual, [x]
+        for call in reversed(self.chain.target):
+            # The second part is what empty queries have: they pass nothing on, and it stays with the token.
+            got, lost = back(call, x, self.norms.get(id(call)), self._look(len(rows) - 1))
+            x = residual * x + (1 - residual) * lost
+            # The keys of cross-attention are the last states of the source: its share waits there.
+            if call.kind == "cross":
+                other = other + (1 - residual) * got
+            else:
+                x = x + (1 - residual) * got
+            rows.append(x)
+        # After the whole target, as any of its layers may add to the last states of the source.
+        source = [other]
+        for call in reversed(self.chain.source):
+            done = len(rows) + len(source) - 2
+            got, lost = back(call, other, self.norms.get(id(call)), self._look(done))
+            other = residual * other + (1 - residual) * (got + lost)
+            source.append(other)
+        # Computed from the last layer down, but `shares` counts layers from the input up.
+        return rows[::-1], source[::-1]
+
+    def forward(self, x: Tensor, other: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """From the input up."""
+        residual = self.residual
+        # The source first: cross-attention reads its last states.
+        source = [other]
+        for call in self.chain.source:
+            moved = forward(call, other, other, self.norms.get(id(call)), self._look(len(source) - 1))
+            other = residual * other + (1 - residual) * moved
+            source.append(other)
+        rows = [x]
+        for call in self.chain.target:
+            attended = x
+            if call.kind == "cross":
+                attended = other
+            done = len(rows) + len(source) - 2
+            moved = forward(call, attended, x, self.norms.get(id(call)), self._look(done))
+            x = residual * x + (1 - residual) * moved
+            rows.append(x)
+        return rows, source
+
+    def _look(self, done: int) -> Callable[[], object]:
+        """Says how many layers are done."""
+        share = done / (len(self.chain.target) + len(self.chain.source))
+        return lambda: self.progress(share)

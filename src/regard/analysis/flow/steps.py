@@ -1,10 +1,12 @@
 """One layer's step of a flow: a vector times the mean of the heads' weights, on either side, tile by tile.
 
-A query that attends nothing, or that is padding, keeps what it has: its row is that of the identity.
+With norms, a query takes from a key Σ over heads of w · ‖f(v)‖, as a share of what it takes from all keys. A query that
+attends nothing, or that is padding, keeps what it has: its row is that of the identity.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import torch
@@ -18,44 +20,89 @@ from regard.shapes import statistics_dtype
 from regard.spec import Spec
 from regard.spec.bias import Bias, ScoreMod
 
+# Pairs of all heads between two looks at whether somebody still waits: a second or two.
+STRETCH = 1 << 29
 
-def back(call: Call, x: Tensor) -> tuple[Tensor, Tensor]:
-    """x times the mean over heads of the weights.
+
+def _nothing() -> None:
+    """Nobody looks."""
+
+
+def back(
+    call: Call, x: Tensor, norms: Tensor | None = None, look: Callable[[], object] = _nothing
+) -> tuple[Tensor, Tensor]:
+    """x times what each query takes from each key: the mean over heads of the weights, or their shares by norm.
 
     Args:
         x: `(batch, queries)`.
+        norms: `(batch, heads, keys)`, how long what a key gives is; None: weights alone.
+        look: is called between stretches of queries; what it raises ends the work.
 
     Returns:
         What the keys get, `(batch, keys)`, and what stays with queries that attend nothing, `(batch, queries)`.
     """
     assert call.query is not None and call.key is not None
-    heads, first = call.query.shape[1], 0
+    first = 0
     got, stays = x.new_zeros(len(x), call.sizes.keys), torch.zeros_like(x)
     # The share of padding stays where it is: the model may give such rows weights that mean nothing.
     real = _without_padded(call, x)
     for part in call.spec_parts:
-        begin, end = _reach(real[:, first : first + part.queries])
-        rows = slice(first + begin, first + end)
-        if begin < end:
-            # Queries that nothing comes from are left out: from one token back, most of the last layer's.
-            spec = rows_of(part.spec, begin, end, part.keys)
-            fold = FirstFold.of(call.query[:, :, rows], call.key[:, :, : part.keys], spec)
-            # An empty query adds nothing to any key; what it has goes to `stays`, so that no mass is lost.
-            vectors = real[:, None, rows].expand(-1, heads, -1).masked_fill(fold.empty, 0.0)
-            sums = fold.sums(vectors[..., None].to(statistics_dtype(call.query.dtype)))
-            # Heads are added in float64, the type of x, even where the sums of an engine are float32.
-            got[:, : part.keys] += sums[..., 0].sum(1, dtype=x.dtype)
-            stays[:, rows] += real[:, rows] * fold.empty.sum(1)
+        # Queries that nothing comes from are left out: from one token back, most of the last layer's.
+        reach = _reach(real[:, first : first + part.queries])
+        for begin, end in _stretches(call, part, *reach):
+            look()
+            rows = slice(first + begin, first + end)
+            moved, stay = _moved(call, rows, rows_of(part.spec, begin, end, part.keys), part.keys, norms)(
+                real[:, rows]
+            )
+            got[:, : part.keys] += moved
+            stays[:, rows] += stay
         first += part.queries
-    return got / heads, stays / heads + (x - real)
+    return got, stays + (x - real)
 
 
-def forward(call: Call, x: Tensor, lost: Tensor) -> Tensor:
-    """The mean over heads of the weights times x.
+def _moved(
+    call: Call, rows: slice, spec: Spec, keys: int, norms: Tensor | None
+) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    """What some queries hand to the keys, and what stays with them, as a function of what they have."""
+    assert call.query is not None and call.key is not None
+    query, key = call.query[:, :, rows], call.key[:, :, :keys]
+    heads, exact = query.shape[1], statistics_dtype(query.dtype)
+    fold = FirstFold.of(query, key, spec)
+
+    def by_weight(x: Tensor) -> tuple[Tensor, Tensor]:
+        # An empty query adds nothing to any key; what it has stays with it, so that no mass is lost.
+        vectors = x[:, None].expand(-1, heads, -1).masked_fill(fold.empty, 0.0)
+        sums = fold.sums(vectors[..., None].to(exact))[..., 0]
+        # Heads are added in float64, the type of x, even where the sums of an engine are float32.
+        return sums.sum(1, dtype=x.dtype) / heads, x * fold.empty.sum(1) / heads
+
+    def by_norm(x: Tensor) -> tuple[Tensor, Tensor]:
+        assert norms is not None
+        lengths = norms_of_heads(norms[:, :, :keys], heads)
+        total = _received(query, key, lengths, spec)
+        vectors = torch.where(total > 0, x / torch.where(total > 0, total, 1.0), 0.0)
+        sums = fold.sums(vectors[:, None, :, None].to(exact).expand(-1, heads, -1, -1))[..., 0]
+        return (sums.to(x.dtype) * lengths).sum(1), torch.where(total > 0, 0.0, x)
+
+    if norms is None:
+        return by_weight
+    return by_norm
+
+
+def forward(
+    call: Call,
+    x: Tensor,
+    lost: Tensor,
+    norms: Tensor | None = None,
+    look: Callable[[], object] = _nothing,
+) -> Tensor:
+    """What each query takes from each key times x: the other side of `back`.
 
     Args:
         x: `(batch, keys)`.
         lost: `(batch, queries)`, what a query that attends nothing keeps.
+        norms, look: see `back`.
 
     Returns:
         `(batch, queries)`.
@@ -63,16 +110,46 @@ def forward(call: Call, x: Tensor, lost: Tensor) -> Tensor:
     assert call.query is not None and call.key is not None
     heads, exact, first, results = call.query.shape[1], statistics_dtype(call.query.dtype), 0, []
     for part in call.spec_parts:
-        rows = slice(first, first + part.queries)
-        vectors = x[:, None, : part.keys, None].to(exact).expand(-1, heads, -1, -1)
-        means, empty = means_of(call.query[:, :, rows], call.key[:, :, : part.keys], vectors, part.spec)
-        total = means[..., 0].sum(1, dtype=x.dtype) + lost[:, rows] * empty.sum(1)
-        results.append(total / heads)
+        for begin, end in _stretches(call, part, 0, part.queries):
+            look()
+            rows, spec = slice(first + begin, first + end), rows_of(part.spec, begin, end, part.keys)
+            query, key, amounts = call.query[:, :, rows], call.key[:, :, : part.keys], x[:, None, : part.keys]
+            if norms is None:
+                vectors = amounts[..., None].to(exact).expand(-1, heads, -1, -1)
+                means, empty = means_of(query, key, vectors, spec)
+                total = means[..., 0].sum(1, dtype=x.dtype) + lost[:, rows] * empty.sum(1)
+                results.append(total / heads)
+            else:
+                lengths = norms_of_heads(norms[:, :, : part.keys], heads)
+                total, taken = (_received(query, key, one, spec) for one in (lengths, lengths * amounts))
+                results.append(
+                    torch.where(total > 0, taken / torch.where(total > 0, total, 1.0), lost[:, rows])
+                )
         first += part.queries
     result = torch.cat(results, 1)
     if call.padded is None:
         return result
     return torch.where(call.padded, lost, result)
+
+
+def norms_of_heads(norms: Tensor, heads: int) -> Tensor:
+    """The norms for a call whose heads are one, as where all have equal weights: their sums."""
+    if heads == 1:
+        return norms.sum(1, keepdim=True)
+    return norms
+
+
+def _received(query: Tensor, key: Tensor, amounts: Tensor, spec: Spec) -> Tensor:
+    """Σ over heads and keys of weight · amount, `(batch, queries)`, in the type of `amounts`."""
+    vectors = amounts[..., None].to(statistics_dtype(query.dtype))
+    return means_of(query, key, vectors, spec)[0][..., 0].sum(1, dtype=amounts.dtype)
+
+
+def _stretches(call: Call, part: Part, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Neighboring queries of a part, so many at a time that the work can be given up soon."""
+    step = max(1, STRETCH // max(1, call.sizes.batch * call.sizes.heads * part.keys))
+    for start in range(begin, end, step):
+        yield start, min(end, start + step)
 
 
 def uniform(call: Call) -> Call:

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from regard.analysis.output_projection import output_weight
 from regard.errors import ArgumentError, RecordError
+from regard.products import FirstFold
 from regard.record.call import Call
+from regard.shapes import statistics_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,37 @@ class ValueNorms:
             raise RecordError(f"{self.layer}: values that are attended to must be finite, got NaN or inf")
         # What a masked key holds must not reach a sum: 0 · NaN is NaN.
         return torch.where(finite, self.norms, 0.0)
+
+
+def attended_norms(call: Call, values: ValueNorms) -> Tensor:
+    """The norms of one call, `(batch, heads, keys)`, as parts of its largest, 0 where they are not finite.
+
+    Raises:
+        RecordError: a value that is attended to is not finite.
+    """
+    assert call.query is not None and call.key is not None
+    norms = values.norms
+    if not bool(norms.isfinite().all()):
+        norms = values.attended(_attended(call))
+    # Only their proportions count, and large ones would leave float32, in which engines add.
+    return norms / norms.amax().clamp(min=torch.finfo(norms.dtype).tiny)
+
+
+def _attended(call: Call) -> Tensor:
+    """`(batch, heads, keys)`, which keys any query attends to."""
+    assert call.query is not None and call.key is not None
+    attended = torch.zeros(call.sizes.batch, call.sizes.heads, call.sizes.keys, dtype=torch.bool)
+    first = 0
+    for part in call.spec_parts:
+        rows = slice(first, first + part.queries)
+        fold = FirstFold.of(call.query[:, :, rows], call.key[:, :, : part.keys], part.spec)
+        weighed = ~fold.empty
+        if call.padded is not None:
+            weighed = weighed & ~call.padded[:, None, rows]
+        ones = weighed[..., None].to(statistics_dtype(call.query.dtype))
+        attended[:, :, : part.keys] |= fold.sums(ones)[..., 0] > 0
+        first += part.queries
+    return attended
 
 
 def value_norms_of(calls: Sequence[Call], model: nn.Module | None) -> list[ValueNorms]:

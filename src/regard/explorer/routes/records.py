@@ -10,10 +10,12 @@ from fastapi import APIRouter, Query, Request, Response
 from regard.explorer.jobs import JobState
 from regard.explorer.opened import OpenRecord
 from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Line, Open, QuickLane
+from regard.explorer.trainings import HistoryLine
 from regard.files.versions import own_version
 from regard.web.changes import HeadSetting
 from regard.web.describe import Description
 from regard.web.overview import MOST_SIDE, overview
+from regard.web.picture import pixels_of
 from regard.web.series import MOST_POINTS, series
 
 router = APIRouter()
@@ -59,6 +61,7 @@ class State:
     version: str
     records: list[RecordLine]
     models: list[ModelLine]
+    histories: list[HistoryLine]
     jobs: list[JobState]
     limits: dict[str, int]
 
@@ -73,6 +76,7 @@ def state(opened: Open, jobs: Line) -> State:
             ModelLine(model.id, model.title, model.kind, model.takes, model.example)
             for model in opened.models.values()
         ],
+        histories=opened.trainings.lines(),
         jobs=jobs.states(),
         limits=asdict(opened.limits),
     )
@@ -100,6 +104,13 @@ def description(record: str, opened: Open) -> Description:
 def close(record: str, opened: Open) -> None:
     """Close a record; what was saved of it elsewhere stays."""
     opened.close(record)
+
+
+@router.get("/records/{record}/picture", responses=ARRAYS, response_class=Response)
+async def picture(request: Request, record: str, opened: Open, lane: QuickLane) -> Any:
+    """The picture that the model saw: `pixels`, uint8 (height, width, 3)."""
+    one = opened[record]
+    return await lane(request, lambda _: Arrays(pixels_of(one.record)))
 
 
 @router.get("/records/{record}/overview", responses=ARRAYS, response_class=Response)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from regard import draw
+from regard.record import attach_picture
 from regard.tasks.caption import data as caption
 from regard.tasks.caption.data import Scene
 from regard.tasks.caption.read_image import canvas
@@ -46,6 +47,8 @@ def look(path: Path | None, *, model: str | None = None) -> Result:
     record, sentence = written.record, vocabulary.decode(written.ids)
     record.source_tokens = [PATCHES]
     record.info |= {"model": f"caption, {model}", "text": sentence}
+    # The image is ink on paper: 0 is white.
+    attach_picture(record, 1 - image, (SIDE, SIDE), text="source", words=written.words)
     # The end is left out, unless nothing else was written.
     count = max(len(written.ids) - (written.ids[-1] == END), 1)
     weights, names = record[best["layer"]].weights(int(best["head"]))[:count], written.words[:count]
