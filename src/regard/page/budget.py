@@ -11,7 +11,7 @@ from regard.record import Call
 
 # Bytes of all numbers, deflated; base64 makes four thirds of them, and front end and words are 300 kB more.
 MOST = 3_300_000
-# Where every weight of a short text is among them.
+# Where every weight of a short text is among them, a byte each.
 MOST_EXACT = 4_600_000
 # Cells along a side of a map, the finest first.
 SIDES = (128, 64, 32, 16)
@@ -37,7 +37,7 @@ class Fineness:
     @property
     def most(self) -> int:
         """Bytes that all numbers of the page may have, deflated."""
-        if self.exact:
+        if self.exact == "log8":
             return MOST_EXACT
         return MOST
 
@@ -50,8 +50,9 @@ def choices(calls: Sequence[Call], rows: int) -> Iterator[Fineness]:
     """
     single = sum(pairs(call, rows) for call in calls if is_exact(call))
     for code, size in DEFLATED.items():
-        if single and single * size <= MOST_EXACT:
-            yield Fineness(code, SIDES[0])
+        choice = Fineness(code, SIDES[0])
+        if single and single * size <= choice.most:
+            yield choice
     for side in SIDES:
         yield Fineness("", side)
 

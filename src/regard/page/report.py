@@ -54,8 +54,6 @@ def report(
     """
     if rows < 1:
         raise ArgumentError(f"rows must be at least 1, got {rows}")
-    if next_tokens is not None and not isinstance(next_tokens, NextTokens):
-        raise ArgumentError(f"next_tokens must be a NextTokens or None, got {type(next_tokens).__name__}")
     calls = list(record.calls)
     if not calls:
         raise RecordError("a report needs at least one attention call, and this record holds none")

@@ -7,7 +7,8 @@ const NAME = "regard-theme";
 export class ThemeStore {
   choice = $state<Choice>("auto");
   private systemDark = $state(false);
-  private isPrinted = $state(false);
+  /** Whether the page is being printed. */
+  isPrinted = $state(false);
   theme = $derived.by((): Theme => {
     if (this.isPrinted) return "light";
     if (this.choice !== "auto") return this.choice;

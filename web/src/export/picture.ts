@@ -12,17 +12,8 @@ export function pictureOf(map: HTMLCanvasElement, frame: Frame): Picture {
   const [inner, outer] = [width - sides.left - sides.right, height - sides.top - sides.bottom];
   return {
     png() {
-      const ratio = Math.max(2, devicePixelRatio);
       const canvas = document.createElement("canvas");
-      canvas.width = width * ratio;
-      canvas.height = height * ratio;
-      const context = canvas.getContext("2d")!;
-      context.scale(ratio, ratio);
-      context.fillStyle = colors.page;
-      context.fillRect(0, 0, width, height);
-      context.imageSmoothingEnabled = false;
-      context.drawImage(map, sides.left, sides.top, inner, outer);
-      drawFrame(canvasPen(context, frame.font), frame);
+      drawSheet(canvas, map, frame);
       return new Promise((resolve, reject) => {
         canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The browser made no picture."))), "image/png");
       });
@@ -42,6 +33,21 @@ export function pictureOf(map: HTMLCanvasElement, frame: Frame): Picture {
       return new Blob([text], { type: "image/svg+xml" });
     },
   };
+}
+
+/** Draws a map and what lies around it on a canvas, with two of its pixels for one of the screen's at least. */
+export function drawSheet(canvas: HTMLCanvasElement, map: HTMLCanvasElement, frame: Frame): void {
+  const { width, height, sides, colors } = frame;
+  const ratio = Math.max(2, devicePixelRatio);
+  canvas.width = width * ratio;
+  canvas.height = height * ratio;
+  const context = canvas.getContext("2d")!;
+  context.scale(ratio, ratio);
+  context.fillStyle = colors.page;
+  context.fillRect(0, 0, width, height);
+  context.imageSmoothingEnabled = false;
+  context.drawImage(map, sides.left, sides.top, width - sides.left - sides.right, height - sides.top - sides.bottom);
+  drawFrame(canvasPen(context, frame.font), frame);
 }
 
 /** Has the browser keep a file. */

@@ -193,6 +193,11 @@ export class MapViewer {
     return best;
   }
 
+  /** Draws what is seen at once, and not with the next frame. */
+  drawNow(): void {
+    this.viewer.world.draw();
+  }
+
   get canvas(): HTMLCanvasElement {
     return this.viewer.drawer.canvas as HTMLCanvasElement;
   }
