@@ -265,7 +265,7 @@ TABLE: dict[str, dict[str, Valid]] = {
         "structure": Valid({"heads": 2, "dim": 4, "kv_heads": 1, "mask": True, "title": "a"}),
         "temperatures": Valid({"scores": [1.0, 2.0], "temperatures": [0.5, 1.0], "tokens": None, "title": "a"}),
     },
-    "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": ()})},
+    "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": (), "next_tokens": None})},
     "regard.training": {
         "Recipe": Valid({
             "max_steps": 5, "batch_size": 2, "learning_rate": 0.1, "lr_scheduler_type": "linear", "warmup_ratio": 0.1,

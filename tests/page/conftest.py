@@ -29,15 +29,17 @@ def opened(browser, tmp_path):
     """A context that opens HTML; in it nothing may be printed, raised or asked of a network."""
 
     @contextmanager
-    def shown(html, quiet=True, **options):
+    def shown(html, quiet=True, view="", before="", **options):
         path = tmp_path / "page.html"
         path.write_text(html, encoding="utf-8")
         page, heard = browser.new_page(**{"viewport": {"width": 1300, "height": 1000}} | options), []
         page.on("console", lambda message: heard.append(f"console: {message.text}"))
         page.on("pageerror", lambda error: heard.append(f"error: {error}"))
         page.on("request", lambda request: heard.append(request.url))
+        if before:
+            page.add_init_script(before)
         try:
-            page.goto(path.as_uri())
+            page.goto(path.as_uri() + view)
             yield page
         finally:
             page.close()

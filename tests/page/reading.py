@@ -1,4 +1,4 @@
-"""Reads a report back without its script: the HTML tree, the description, and the arrays in the block of numbers."""
+"""Reads a report back without its script: the HTML tree, the index, and the arrays in the block behind it."""
 
 from __future__ import annotations
 
@@ -63,23 +63,40 @@ def parse(html: str) -> Page:
 
 @dataclass(frozen=True)
 class Contents:
-    """The description and the arrays of one report."""
+    """The index and the arrays of one report."""
 
-    description: dict[str, Any]
+    index: dict[str, Any]
     block: bytes
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """Maps and series of the calls of the first text."""
+        return self.index["texts"][0]["calls"]
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """That of the first text."""
+        return self.index["texts"][0]["description"]
 
     def array(self, part: dict[str, Any]) -> np.ndarray:
         count = int(np.prod(part["shape"]))
+        if part["code"] == "bits":
+            packed = np.frombuffer(self.block, np.uint8, -(-count // 8), part["at"])
+            return np.unpackbits(packed, count=count, bitorder="little").reshape(part["shape"]).astype(bool)
         values = np.frombuffer(self.block, TYPES[part["code"]], count, part["at"]).reshape(part["shape"])
         if part["code"] != "log8":
             return values
         top = self.array(part["top"]).astype(np.float64)
-        top = top.reshape(*top.shape, *[1] * (values.ndim - 2))
+        top = top.reshape(*top.shape, *[1] * (values.ndim - 1))
         decades = part["decades"] * (255 - values.astype(np.float64)) / 254
         return np.where(values == 0, 0, top * 10**-decades)
 
 
+def unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
 def contents(html: str) -> Contents:
-    page = parse(html)
-    block = zlib.decompress(base64.b64decode(page.texts["numbers"]))
-    return Contents(json.loads(page.texts["description"]), block)
+    whole = unpacked(parse(html).texts["held"])
+    start = 4 + int.from_bytes(whole[:4], "little")
+    return Contents(json.loads(whole[4:start]), whole[start:])

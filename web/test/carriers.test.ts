@@ -2,7 +2,6 @@ import { describe, expect, it, vi } from "vitest";
 import { Cache } from "../src/api/cache";
 import { Refusal, reasonOf } from "../src/carrier/carrier";
 import { FetchCarrier } from "../src/carrier/fetch";
-import { canonical, HeldCarrier } from "../src/carrier/held";
 import { MessageCarrier, type Channel } from "../src/carrier/message";
 import { writeSafetensors } from "../src/carrier/safetensors";
 
@@ -45,24 +44,6 @@ describe("the notebook's channel", () => {
     const asked = carrier.json("api/state");
     carrier.close();
     await expect(asked).rejects.toThrow("closed");
-  });
-});
-
-describe("a page that holds its answers", () => {
-  const carrier = new HeldCarrier({
-    json: { "api/state": { version: "1" } },
-    arrays: { "api/x?a=1&b=2": btoa(String.fromCharCode(...new Uint8Array(FILE))) },
-  });
-
-  it("finds them by path, whatever the order of parameters", async () => {
-    expect(await carrier.json("api/state")).toEqual({ version: "1" });
-    expect((await carrier.arrays("api/x?b=2&a=1")).arrays["weights"]).toBeDefined();
-    expect(canonical("p?z=1&a=2")).toBe("p?a=2&z=1");
-  });
-
-  it("says what it does not hold, and that it runs nothing", async () => {
-    await expect(carrier.json("api/none")).rejects.toThrow("does not hold api/none");
-    await expect(carrier.json("api/runs", { method: "POST" })).rejects.toThrow("can run nothing");
   });
 });
 

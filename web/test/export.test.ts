@@ -181,7 +181,7 @@ describe("names", () => {
 });
 
 describe("the cells that are seen", () => {
-  const pyramid = { queries: 37, keys: 23 };
+  const pyramid = { queries: 37, keys: 23, shift: 0 };
   it("are whole ones within the map, whatever the screen cuts", () => {
     const cells = emptyCells([-5, 3.5, 9.2, 60], pyramid, 4)!;
     expect(cells).toMatchObject({ row: 0, rows: 10, column: 0, columns: 3, cell: 4 });

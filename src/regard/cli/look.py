@@ -23,6 +23,8 @@ from regard.record.table import ROLE, columns
 from regard.statistics.roles import ROLES
 from regard.statistics.table import SHARES, TABLE
 from regard.tasks.common.looks import LOOKS
+from regard.web.next_tokens import NextTokens, logits_of
+from regard.web.next_tokens import next_tokens as following
 
 COLUMNS = {
     "entropy_fraction": "entropy",
@@ -95,13 +97,13 @@ def look(
             reader = models.load(model, device)
     # Before anything is watched, so that a text that is too long is told at once.
     encoded = reader.encode(words)
-    seen = _watch(console, reader, encoded)
+    seen, likeliest = _watch(console, reader, encoded)
     if model is None:
         seen.info["model"] = reader.name
     # As much as the header of a page can show; the tokens are all in the record.
     seen.info["text"] = words[:2000]
     _print(console, seen)
-    _report(console, seen, report, record)
+    _report(console, seen, report, record, next_tokens=likeliest)
     if figures is not None:
         from regard.cli.figures import of_record
 
@@ -116,10 +118,15 @@ def _named(figures: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _report(
-    console: Console, seen: Record, report: Path, record: Path | None, figures: Sequence[tuple[str, Any]] = ()
+    console: Console,
+    seen: Record,
+    report: Path,
+    record: Path | None,
+    figures: Sequence[tuple[str, Any]] = (),
+    next_tokens: NextTokens | None = None,
 ) -> None:
     """Write the report, and the record where it is wanted."""
-    write(report, _html(seen, figures), "report")
+    write(report, _html(seen, figures, next_tokens), "report")
     if record is not None:
         seen.save(record)
         console.print(f"The record: {record}")
@@ -141,7 +148,8 @@ def _text(text: str | None, file: Path | None) -> str:
     return answers.read(file)
 
 
-def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
+def _watch(console: Console, reader: models.Reader, encoded: Any) -> tuple[Record, NextTokens | None]:
+    """The record of a text, and what the model says comes next after each of its tokens, where it says so."""
     count = encoded["input_ids"].shape[1]
     keep: Literal["vectors", "statistics"] = "statistics"
     if count <= EXACT:
@@ -154,8 +162,10 @@ def _watch(console: Console, reader: models.Reader, encoded: Any) -> Record:
         _progress(console, f"reading {count} tokens", record) as bar,
     ):
         bar.add_task("reading", total=reader.layers or None)
-        reader.run(inputs)
-    return record
+        logits = logits_of(reader.run(inputs))
+    if logits is None:
+        return record, None
+    return record, following(logits, reader.piece)
 
 
 class _Calls(TextColumn):
@@ -226,10 +236,10 @@ def _short(layers: list[str]) -> list[str]:
     return [".".join(part[end:][::-1]) for part in from_the_end]
 
 
-def _html(record: Record, figures: Sequence[tuple[str, Any]]) -> str:
+def _html(record: Record, figures: Sequence[tuple[str, Any]], next_tokens: NextTokens | None) -> str:
     from regard.page import report
 
-    return report(record, figures=figures)
+    return report(record, figures=figures, next_tokens=next_tokens)
 
 
 def write(path: Path, content: str, what: str) -> None:

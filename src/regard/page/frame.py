@@ -1,4 +1,4 @@
-"""What every page is made of: one frame, a strict policy, escaped words, styles and scripts from `assets`.
+"""What every page is made of: one frame, a strict policy, escaped words, styles from `assets`, the built front end.
 
 Knows HTML and what must be escaped; it does not know what is shown.
 """
@@ -9,36 +9,62 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import resources
 
+from regard.errors import MissingPackageError
 from regard.html import text
+from regard.page import encode
 
 
-def page(title: str, body: str, *, styles: Sequence[str], scripts: Sequence[str] = ()) -> str:
+def page(title: str, body: str, *, styles: Sequence[str], program: Program | None = None) -> str:
     """A whole page that loads nothing: its policy allows these styles and scripts, pictures within it, and no more.
 
     Args:
         title: not yet escaped. body: HTML.
-        styles, scripts: files of `assets` without their endings, in order.
+        styles: files of `assets` without their endings, in order.
+        program: the front end that draws the page, None for a page without a script.
     """
-    style = "".join(asset(f"{name}.css") for name in styles)
-    script = ""
-    if scripts:
-        sources = "\n".join(asset(f"{name}.js") for name in scripts)
-        # One function around all of them: their names stay out of the page's global scope.
-        script = f'"use strict";\n(() => {{\n{sources}}})();\n'
-    allowed = ""
-    if script:
-        allowed = f"; script-src {_digest(script)}"
+    style, allowed, script = "".join(asset(f"{name}.css") for name in styles), "", ""
+    if program is not None:
+        style += program.style
+        loader = asset("loader.js")
+        # The loader unpacks the program and adds it as an element, whose text the policy must name as well.
+        allowed = f"; script-src {_digest(loader)} {_digest(program.script)}"
+        packed = encode.packed(program.script.encode())
+        script = f'<script type="text/plain" id="program">{packed}</script>\n<script>{loader}</script>\n'
     parts = {
         "policy": f"default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
         f"style-src {_digest(style)}{allowed}",
         "title": text(title),
         "style": style,
         "body": body,
-        "script": f"<script>{script}</script>\n" if script else "",
+        "script": script,
     }
     return fill("frame", parts)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A built front end: its script and its style."""
+
+    script: str
+    style: str
+
+
+def program() -> Program:
+    """The front end of pages, as it was built.
+
+    Raises:
+        MissingPackageError: it was not, as in a source tree in which `make web` was not run.
+    """
+    folder = resources.files("regard.web").joinpath("bundle", "page")
+    try:
+        return Program(*(folder.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("js", "css")))
+    except FileNotFoundError:
+        raise MissingPackageError(
+            "the front end of pages must be built, and is not: in the source tree, `make web` does it"
+        ) from None
 
 
 def fill(name: str, parts: Mapping[str, str]) -> str:

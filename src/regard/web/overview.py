@@ -44,15 +44,15 @@ def overview(record: Record, side: int = 48, batch: int = 0) -> tuple[dict[str, 
             continue
         # Encoder and decoder may have batches of different sizes.
         row = min(batch, call.sizes.batch - 1)
-        pooled = _pooled(call.map, row, side)
-        allowed = _allowed(call, pooled, row)
+        pooled = one_row(call.map, row, side)
+        allowed = allowed_cells(call, pooled, row)
         arrays[f"{index}.max"] = log_weights(pooled.peak[0], allowed)
         arrays[f"{index}.mean"] = log_weights(pooled.mean[0], allowed)
         grids[str(index)] = {"cell": pooled.cell, "offset": pooled.offset % pooled.cell}
     return arrays, {"calls": grids}
 
 
-def _pooled(whole: Map, row: int, side: int) -> Map:
+def one_row(whole: Map, row: int, side: int) -> Map:
     """The map of one row of the batch, with at most `side` cells a side, or two where queries lie astride all cells."""
     total, peak, rows = (
         tensor[row : row + 1].detach().cpu() for tensor in (whole.total, whole.peak, whole.rows)
@@ -63,8 +63,15 @@ def _pooled(whole: Map, row: int, side: int) -> Map:
     return pooled
 
 
-def _allowed(call: Call, pooled: Map, row: int) -> Tensor | None:
-    """`(heads or 1, rows, columns)`, which cells have a pair that the mask allows; None where that is not known."""
+def allowed_cells(call: Call, pooled: Map, row: int) -> Tensor | None:
+    """Which cells of one row of the batch have a pair that the mask allows: `(heads or 1, rows, columns)`, bool.
+
+    Args:
+        call: whose mask is meant. pooled: its map, of that row alone. row: of the batch.
+
+    Returns:
+        None where the mask is not known.
+    """
     if call.spec is None:
         return None
     masks = [part.spec.mask for part in call.spec_parts]

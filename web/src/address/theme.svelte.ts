@@ -7,7 +7,10 @@ const NAME = "regard-theme";
 export class ThemeStore {
   choice = $state<Choice>("auto");
   private systemDark = $state(false);
+  /** Whether the page is being printed. */
+  isPrinted = $state(false);
   theme = $derived.by((): Theme => {
+    if (this.isPrinted) return "light";
     if (this.choice !== "auto") return this.choice;
     if (this.systemDark) return "dark";
     return "light";
@@ -28,6 +31,11 @@ export class ThemeStore {
   /** Says what surrounds the explorer, where that is not the system alone. */
   system(isDark: boolean): void {
     this.systemDark = isDark;
+  }
+
+  /** Paper is light, whatever the screen is. */
+  print(isPrinted: boolean): void {
+    this.isPrinted = isPrinted;
   }
 
   choose(choice: Choice): void {

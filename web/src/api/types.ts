@@ -108,6 +108,10 @@ export interface Call {
   query_text: "tokens" | "source";
   key_text: "tokens" | "source";
   map_cell: number | null;
+  /** Tokens of the first row of cells that come before query 0; 0 where nothing is said. */
+  map_shift?: number;
+  /** So many digits of single weights are known; nothing where all are. */
+  digits?: number;
   mask: string | null;
   means: Record<string, (number | null)[]>;
   roles: (Role | null)[] | null;
@@ -141,7 +145,8 @@ export interface PictureOf {
 
 export interface Pair {
   weight: number | null;
-  score: number | null;
+  /** Nothing where scores are not known. */
+  score?: number | null;
   allowed: boolean;
   query_token: string | null;
   key_token: string | null;

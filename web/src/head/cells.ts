@@ -11,19 +11,21 @@ export interface Cells {
   /** Which cell the first one is, from query 0 and key 0. */
   row: number;
   column: number;
-  /** Tokens a side of a cell. */
+  /** Tokens a side of a cell, and tokens of the first row of cells that come before query 0. */
   cell: number;
+  shift: number;
 }
 
 // A sliver of a cell that nobody sees is none.
 const SLIVER = 0.02;
 
 /** Room for the cells of a region; null where the region lies beyond the map. */
-export function emptyCells(region: Region, { queries, keys }: Pick<Pyramid, "queries" | "keys">, cell: number): Cells | null {
-  const [row, rows] = within(region[1], region[3], queries, cell);
+export function emptyCells(region: Region, map: Pick<Pyramid, "queries" | "keys" | "shift">, cell: number): Cells | null {
+  const { queries, keys, shift } = map;
+  const [row, rows] = within(region[1] + shift, region[3] + shift, queries + shift, cell);
   const [column, columns] = within(region[0], region[2], keys, cell);
   if (rows <= 0 || columns <= 0) return null;
-  return { codes: new Uint16Array(rows * columns), rows, columns, row, column, cell };
+  return { codes: new Uint16Array(rows * columns), rows, columns, row, column, cell, shift };
 }
 
 function within(from: number, to: number, count: number, cell: number): [number, number] {
@@ -45,7 +47,9 @@ export function fill(cells: Cells, grid: Grid, row: number, column: number): num
   return Math.max(0, bottom - top) * (right - left);
 }
 
-/** The queries and keys that cells hold. */
-export function tokensOf({ row, rows, column, columns, cell }: Omit<Cells, "codes">, queries: number, keys: number): Region {
-  return [column * cell, row * cell, Math.min(keys, (column + columns) * cell), Math.min(queries, (row + rows) * cell)];
+/** The queries and keys that cells hold; the first row of cells may begin before query 0. */
+export function tokensOf(cells: Omit<Cells, "codes">, queries: number, keys: number): Region {
+  const { row, rows, column, columns, cell, shift } = cells;
+  const [right, bottom] = [Math.min(keys, (column + columns) * cell), Math.min(queries, (row + rows) * cell - shift)];
+  return [column * cell, row * cell - shift, right, bottom];
 }

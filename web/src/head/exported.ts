@@ -59,7 +59,7 @@ export function partOf({ call, head, texts, address }: OneHead, seen: Seen, shad
 export function extent({ call, address }: Pick<OneHead, "call" | "address">, { cells }: Seen): string {
   const [left, top, right, bottom] = tokensOf(cells, call.queries, call.keys);
   const range = (from: number, to: number, count: number) => `${whole(from)} – ${whole(to - 1)} of ${whole(count)}`;
-  const seen = `Queries ${range(top, bottom, call.queries)}, keys ${range(left, right, call.keys)}.`;
+  const seen = `Queries ${range(Math.max(0, top), bottom, call.queries)}, keys ${range(left, right, call.keys)}.`;
   if (cells.cell === 1) return seen;
   const pool = address.pool === "max" ? "largest" : "mean";
   return `${seen} A cell is ${whole(cells.cell)} × ${whole(cells.cell)} tokens and shows their ${pool} weight.`;
@@ -127,7 +127,7 @@ export async function tableOf(one: Pick<OneHead, "client" | "call" | "head" | "t
     columns: [
       constant("layer", "text", one.call.layer, count),
       constant("head", "whole", one.head.head, count),
-      ...axis("query", cells.row, rows, cell, one.texts.queries, columns),
+      ...axis("query", cells.row, rows, cell, one.texts.queries, columns, cells.shift),
       ...axis("key", cells.column, columns, cell, one.texts.keys, 1),
       constant("cell", "whole", cell, count),
       { name: "allowed", kind: "flag", values: allowed },
@@ -137,8 +137,9 @@ export async function tableOf(one: Pick<OneHead, "client" | "call" | "head" | "t
 }
 
 // Where a cell has several tokens, its first one is named.
-function axis(name: string, first: number, count: number, cell: number, tokens: string[] | null, repeat: number): Column[] {
-  const values = Array.from({ length: count }, (_, index) => (first + index) * cell);
+function axis(name: string, first: number, count: number, cell: number, tokens: string[] | null, repeat: number, shift = 0): Column[] {
+  // The first token that a cell holds.
+  const values = Array.from({ length: count }, (_, index) => Math.max(0, (first + index) * cell - shift));
   const columns: Column[] = [{ name, kind: "whole", values, repeat }];
   if (tokens) columns.push({ name: `${name}_token`, kind: "text", values: values.map((index) => tokens[index] ?? null), repeat });
   return columns;

@@ -7,6 +7,8 @@ export const TILE = 256;
 export interface Pyramid {
   queries: number;
   keys: number;
+  /** Tokens of the first row of cells that come before query 0. */
+  shift: number;
   /** Tokens a cell of the finest level: 1 where exact tiles can be had, else those of the kept map. */
   unit: number;
   /** The coarsest level is 0 and fits into one tile. */
@@ -17,11 +19,12 @@ export interface Pyramid {
 }
 
 /** The levels of a call's maps; null where there is neither a map nor what one is made of. */
-export function pyramidOf(call: Pick<Call, "queries" | "keys" | "vectors" | "map_cell">): Pyramid | null {
+export function pyramidOf(call: Pick<Call, "queries" | "keys" | "vectors" | "map_cell" | "map_shift">): Pyramid | null {
   let unit = call.map_cell;
   if (call.vectors) unit = 1;
   if (unit === null) return null;
-  const [rows, columns] = [Math.ceil(call.queries / unit), Math.ceil(call.keys / unit)];
+  const shift = call.map_shift ?? 0;
+  const [rows, columns] = [Math.ceil((call.queries + shift) / unit), Math.ceil(call.keys / unit)];
   let levels = 1;
   let factor = 1;
   while (Math.max(rows, columns) > TILE * factor) {
@@ -29,7 +32,7 @@ export function pyramidOf(call: Pick<Call, "queries" | "keys" | "vectors" | "map
     levels++;
   }
   const up = (cells: number) => Math.ceil(cells / factor) * factor;
-  return { queries: call.queries, keys: call.keys, unit, levels, width: up(columns), height: up(rows) };
+  return { queries: call.queries, keys: call.keys, shift, unit, levels, width: up(columns), height: up(rows) };
 }
 
 /** The kept map of a call whose finer levels come from vectors: it is there at once. Null where nothing is finer or it is not. */
@@ -47,7 +50,7 @@ export function cellOf(pyramid: Pyramid, level: number): number {
 export function tileSize(pyramid: Pyramid, level: number, row: number, column: number): [number, number] {
   const cell = cellOf(pyramid, level);
   const rest = (tokens: number, index: number) => Math.min(TILE, Math.max(0, Math.ceil(tokens / cell) - TILE * index));
-  const [rows, columns] = [rest(pyramid.queries, row), rest(pyramid.keys, column)];
+  const [rows, columns] = [rest(pyramid.queries + pyramid.shift, row), rest(pyramid.keys, column)];
   if (rows === 0 || columns === 0) return [0, 0];
   return [rows, columns];
 }

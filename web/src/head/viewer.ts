@@ -113,7 +113,7 @@ export class MapViewer {
   /** Shows a map, above the kept one where there is one; where the sizes stay, so does the view. */
   show(pyramid: Pyramid, kept: Pyramid | null, name: string, ask: AskTile, region: Region | null): void {
     const before = this.pyramid;
-    const isAlike = before && before.width === pyramid.width && before.height === pyramid.height && before.unit === pyramid.unit;
+    const isAlike = before && before.width === pyramid.width && before.height === pyramid.height && before.unit === pyramid.unit && before.shift === pyramid.shift;
     const opened = ++this.opened;
     const old = [this.ground?.image, this.image];
     this.pyramid = pyramid;
@@ -143,7 +143,8 @@ export class MapViewer {
           return;
         }
         // Cells at the end of a coarse level reach beyond the last token.
-        image.setClip(new OpenSeadragon.Rect(0, 0, of.keys / of.unit, of.queries / of.unit));
+        const { keys, queries, shift, unit } = of;
+        image.setClip(new OpenSeadragon.Rect(0, shift / unit, keys / unit, queries / unit));
         success(image);
       },
     } as unknown as OpenSeadragon.TileSourceSpecifier);
@@ -159,7 +160,8 @@ export class MapViewer {
     if (!this.pyramid || !this.image) return null;
     const bounds = this.viewer.viewport.getBounds(true);
     const tokens = this.tokens();
-    return [bounds.x, bounds.y, bounds.x + bounds.width, bounds.y + bounds.height].map((at) => at * tokens) as Region;
+    const [left, top] = [bounds.x * tokens, bounds.y * tokens - this.pyramid.shift];
+    return [left, top, left + bounds.width * tokens, top + bounds.height * tokens];
   }
 
   /** Moves to a region, or to the whole map; says nothing to the listener's `moved`. */
@@ -171,8 +173,10 @@ export class MapViewer {
     const now = this.region();
     if (region && now && isSame(now, region)) return;
     this.isLed = true;
-    const [left, top, right, bottom] = (region ?? whole(this.pyramid)).map((at) => at / this.tokens()) as Region;
-    const box = new OpenSeadragon.Rect(left, top, right - left, bottom - top);
+    const tokens = this.tokens();
+    const [left, top, right, bottom] = region ?? whole(this.pyramid);
+    const [x, y] = [left / tokens, (top + this.pyramid.shift) / tokens];
+    const box = new OpenSeadragon.Rect(x, y, (right - left) / tokens, (bottom - top) / tokens);
     this.viewer.viewport.fitBounds(box, immediately);
   }
 
@@ -189,7 +193,7 @@ export class MapViewer {
   pairAt(x: number, y: number): [query: number, key: number] | null {
     if (!this.pyramid || !this.image) return null;
     const point = this.viewer.viewport.pointFromPixel(new OpenSeadragon.Point(x, y), true);
-    const [query, key] = [Math.floor(point.y * this.tokens()), Math.floor(point.x * this.tokens())];
+    const [query, key] = [Math.floor(point.y * this.tokens() - this.pyramid.shift), Math.floor(point.x * this.tokens())];
     if (query < 0 || key < 0 || query >= this.pyramid.queries || key >= this.pyramid.keys) return null;
     return [query, key];
   }
@@ -198,7 +202,7 @@ export class MapViewer {
   cellAt(query: number, key: number): { cell: number; log: number } | null {
     let best: { cell: number; log: number } | null = null;
     for (const { cell, tile, painted } of this.allDrawn()) {
-      const [row, column] = [Math.floor(query / cell) - 256 * tile.y, Math.floor(key / cell) - 256 * tile.x];
+      const [row, column] = [Math.floor((query + this.pyramid!.shift) / cell) - TILE * tile.y, Math.floor(key / cell) - TILE * tile.x];
       const { grid } = painted;
       if (row < 0 || column < 0 || row >= grid.rows || column >= grid.columns) continue;
       if (!best || cell < best.cell) best = { cell, log: grid.codes[row * grid.columns + column]! };
@@ -219,6 +223,15 @@ export class MapViewer {
       if (tile.level === level) missing -= fill(cells, painted.grid, TILE * tile.y, TILE * tile.x);
     }
     return missing === 0 ? cells : null;
+  }
+
+  /** Draws what is seen at once, and not with the next frame. */
+  drawNow(): void {
+    this.viewer.world.draw();
+  }
+
+  get canvas(): HTMLCanvasElement {
+    return this.viewer.drawer.canvas as HTMLCanvasElement;
   }
 
   close(): void {

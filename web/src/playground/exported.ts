@@ -74,7 +74,7 @@ function large(played: Played): Part {
   const { shown, head, query, key } = played;
   const { queries, keys, info } = shown;
   const texts = { query: (index: number) => info.tokens[index] ?? String(index), key: (index: number) => info.memory_tokens[index] ?? String(index) };
-  const cells = { row: 0, rows: queries, column: 0, columns: keys, cell: 1 };
+  const cells = { row: 0, rows: queries, column: 0, columns: keys, cell: 1, shift: 0 };
   const data = (pen: { theme: "light" | "dark" }) => dataOf(played, head, pen.theme);
   return mapPart({ call: { queries, keys }, head, texts, cells, data, rows: shown.entropy, columns: null, query, key }, 480);
 }

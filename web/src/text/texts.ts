@@ -5,12 +5,16 @@ import type { Call, Description } from "../api/types";
 const WORD_STARTS = /^[ĠĊ▁]+/;
 const VISIBLE: Record<string, string> = { "\n": "↵", "\t": "⇥", " ": "␣", "": "∅" };
 
+// Characters that are not seen, or turn the text around them. Joiners of emoji stay as they are.
+const UNSEEN = /[\p{Cc}\p{Cs}\u00AD\u061C\u200B\u200E\u200F\u202A-\u202E\u2060-\u2069\uFEFF]/gu;
+const named = (letter: string) => VISIBLE[letter] ?? `⟨${letter.codePointAt(0)!.toString(16).toUpperCase().padStart(4, "0")}⟩`;
+
 /** A token as it is read: marks of subwords as spaces, and what cannot be seen by a sign. */
 export function readable(token: string): string {
   const spaced = token.replace(/Ġ|▁/g, " ").replace(/Ċ/g, "\n");
   const trimmed = spaced.trim();
-  if (trimmed) return trimmed;
-  return [...spaced].map((letter) => VISIBLE[letter] ?? letter).join("") || VISIBLE[""]!;
+  if (trimmed) return trimmed.replace(UNSEEN, named);
+  return [...spaced].map((letter) => VISIBLE[letter] ?? letter.replace(UNSEEN, named)).join("") || VISIBLE[""]!;
 }
 
 /** The name of a layer where it stands alone: "layer 3", and not "layer layer 3". */

@@ -1,0 +1,24 @@
+// The page of `regard look`: the explorer's views, with their answers in the page itself.
+import { mount } from "svelte";
+import { browserBar } from "../address/store.svelte";
+import { reason } from "../api/client";
+import { Session } from "../session.svelte";
+import { unpack } from "./block";
+import { PageCarrier, type HeldText } from "./carrier";
+import PageApp from "./PageApp.svelte";
+import "../regard.css";
+
+async function open(target: HTMLElement): Promise<void> {
+  const block = await unpack(document.getElementById("held")!.textContent);
+  const { version, texts } = block.index as { version: string; texts: HeldText[] };
+  const session = new Session(new PageCarrier(block, version, texts), browserBar);
+  session.root = target;
+  await session.load();
+  mount(PageApp, { target, props: { session } });
+}
+
+open(document.getElementById("explorer")!).catch((error: unknown) => {
+  const line = document.getElementById("trouble")!;
+  line.textContent = `The pictures of this page cannot be drawn: ${reason(error)}`;
+  line.hidden = false;
+});
