@@ -39,6 +39,15 @@ describe("the notebook's channel", () => {
     expect(sent.at(-1)).toMatchObject({ kind: "cancel", id: sent.at(-2)!["id"] });
   });
 
+  it("carries what is to be written, and the file that comes back", async () => {
+    const { made, sent, answer } = channel();
+    const file = new MessageCarrier(made).bytes("api/pdf", { method: "POST", body: { width: 1 } });
+    expect(sent[0]).toMatchObject({ path: "api/pdf", method: "POST", body: { width: 1 } });
+    // A part of a larger buffer, as channels hand them on.
+    answer({ id: sent[0]!["id"], status: 200 }, [new DataView(Uint8Array.of(0, 37, 80, 0).buffer, 1, 2)]);
+    expect([...new Uint8Array(await file)]).toEqual([37, 80]);
+  });
+
   it("leaves nobody waiting when it closes", async () => {
     const carrier = new MessageCarrier(channel().made);
     const asked = carrier.json("api/state");

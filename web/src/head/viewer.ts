@@ -215,6 +215,7 @@ export class MapViewer {
     const region = this.region();
     if (!region || !this.pyramid) return null;
     const drawn = this.image ? drawnBy(this.image) : [];
+    if (drawn.length === 0) return null;
     const level = Math.max(...drawn.map(({ tile }) => tile.level));
     const cells = emptyCells(region, this.pyramid, cellOf(this.pyramid, level));
     if (!cells) return null;
