@@ -117,6 +117,7 @@ def history_file(name: str) -> Path | None:
     path = Path(name)
     if name in LOOKS or is_record(name):
         return None
+    # The folder of a training has its model and its history side by side.
     if path.is_dir():
         path = path / FILE
     if path.is_file() and is_history(path):

@@ -32,6 +32,7 @@ def shelve(trainings: Trainings, named: Mapping[str, Path]) -> None:
     for name, path in named.items():
         training = read(path, name, f"import regard as rg\n\nhistory = rg.load({str(path)!r})")
         trainings.add(name, partial(_same, training))
+    # Not read before somebody looks: a page that opens must not wait for all of them.
     for title, path in trained().items():
         task, _, model = title.partition(", ")
         code = [
@@ -47,6 +48,7 @@ def trained() -> dict[str, Path]:
     """Title → file, of the histories that the package of the tasks brings; none where it is not installed."""
     if importlib.util.find_spec("regard_tasks") is None:
         return {}
+    # By their folders alone: recipes import transformers, which takes seconds.
     files = [path for task in NAMES for path in sorted(pretrained.folder(task).glob(f"*/{FILE}"))]
     return {f"{path.parent.parent.name}, {path.parent.name}": path for path in files}
 

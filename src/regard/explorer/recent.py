@@ -36,6 +36,7 @@ class Recent(Generic[T]):
         answer = compute()
         with self._lock:
             self._answers[key] = answer
+            # The one that was not asked for longest goes first.
             while len(self._answers) > self._most:
                 self._answers.popitem(last=False)
         return answer

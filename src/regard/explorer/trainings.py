@@ -35,6 +35,7 @@ class Trainings:
         Args:
             title: for people. load: reads it.
         """
+        # Counted on, as addresses name a history by its number.
         with self._lock:
             line = HistoryLine(f"h{len(self._loaders) + 1}", title)
             self._loaders[line.id] = title, load
@@ -48,5 +49,6 @@ class Trainings:
         return identity in self._loaders
 
     def __getitem__(self, identity: str) -> Training:
+        # Which is forgotten when many others were asked for since, and read again.
         _, load = self._loaders[identity]
         return self._loaded.get(identity, load)

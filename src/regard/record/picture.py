@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.checks.arguments import shown, whole
 from regard.errors import ArgumentError, RecordError, ShapeError, require
 
 if TYPE_CHECKING:
+    # Costs a module of numpy that `import regard` does without.
+    from numpy.typing import NDArray
+
     from regard.record.record import Record
 
 # The entry of `info`.
@@ -109,6 +111,7 @@ def attach_picture(
     rows, columns = (whole("patches", count, 1, LARGEST) for count in patches)
     if text not in TEXTS:
         raise ArgumentError(f"text must be {' or '.join(map(repr, TEXTS))}, got {shown(text)}")
+    # PNG loses nothing, and is small enough to stand in JSON.
     content = io.BytesIO()
     require("PIL.Image", extra="draw").fromarray(_rgb(image)).save(content, "PNG", optimize=True)
     record.info[PICTURE] = {
@@ -132,6 +135,7 @@ def picture_of(record: Record) -> Picture | None:
         return None
     if not isinstance(entry, dict):
         raise RecordError(f"the picture of the record must be a dictionary, got {shown(entry)}")
+    # A record may come from anywhere: each entry is checked before it is used.
     words = entry.get("words", [])
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise RecordError("the words of the record's picture must be strings")
@@ -145,6 +149,7 @@ def picture_of(record: Record) -> Picture | None:
         start = whole("start", entry.get("start"), 0)
     except (ArgumentError, TypeError, ValueError) as error:
         raise RecordError(f"the picture of the record is damaged: {error}") from None
+    # A view draws a cell for each.
     if rows * columns > MOST_PATCHES:
         raise RecordError(f"a picture must have at most {MOST_PATCHES} patches, got {rows} × {columns}")
     return Picture(png, rows, columns, start, entry["text"], tuple(words))
@@ -154,10 +159,12 @@ def _rgb(image: Tensor | NDArray[Any]) -> NDArray[np.uint8]:
     """`(height, width, 3)`."""
     if isinstance(image, Tensor):
         image = image.detach().cpu()
+        # NumPy has no bfloat16.
         if image.is_floating_point():
             image = image.to(torch.float64)
         image = image.numpy()
     values = np.asarray(image)
+    # Torch has channels first, pictures have them last; three both ways are taken for last.
     if values.ndim == 3 and values.shape[0] in (1, 3) and values.shape[2] != 3:
         values = values.transpose(1, 2, 0)
     if values.ndim == 2:
@@ -175,4 +182,5 @@ def _rgb(image: Tensor | NDArray[Any]) -> NDArray[np.uint8]:
                 f"image must be uint8, or from 0 to 1, got {values.min():.3g} … {values.max():.3g}"
             )
         values = np.round(values.clip(0, 1) * 255).astype(np.uint8)
+    # Gray is the same in all three.
     return np.ascontiguousarray(np.broadcast_to(values, (*values.shape[:2], 3)))

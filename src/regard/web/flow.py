@@ -124,10 +124,12 @@ def describe_flow(record: Record) -> FlowDescription:
         >>> describe_flow(record).methods[0].why
         'MultiHeadAttention: the flow needs query and key vectors, which were not kept: watch with keep="vectors"'
     """
+    # The chain says itself what a record lacks.
     try:
         chain = chain_of(record)
     except RecordError as error:
         return FlowDescription(0, [], [_method("weights", str(error)), _method("norms", str(error))])
+    # A model that makes its weights itself may hand over no values.
     missing = next((call.layer for call in (*chain.target, *chain.source) if call.value is None), None)
     why = None
     if missing is not None:
@@ -150,6 +152,7 @@ def flow(record: Record, wanted: FlowOf, cancel: Event | None = None) -> Rollout
         CanceledError: the flag was set.
     """
 
+    # Asked between stretches of queries, a second or two apart.
     def look(_share: float) -> None:
         if cancel is not None and cancel.is_set():
             raise CanceledError("nobody waits for the flow any more")
@@ -197,6 +200,7 @@ def grid(
     # Powers of two, so that cells of two zooms lie on each other.
     while -(-(last - first) // cell) > most:
         cell *= 2
+    # Sums and not means: shares of several tokens add up.
     arrays = {"shares": _summed(shares[:, first:last], cell)}
     if equal is not None:
         arrays["equal"] = _summed(equal[:, first:last], cell)
@@ -218,12 +222,14 @@ def largest(result: Rollout, text: Text, row: int, count: int = 20, batch: int =
     shares, equal = _tables(result, text, batch)
     row = whole("row", row, 0, len(shares) - 1)
     count = min(whole("count", count, 1, MOST_LARGEST), shares.shape[-1])
+    # A corrected flow is ranked by its multiples, which is what it was asked for.
     values = ranked = shares[row]
     if equal is not None:
         ranked = torch.where(equal[row] > 0, values / torch.where(equal[row] > 0, equal[row], 1.0), 0.0)
     lines = []
     # Of equal ones the first, so that an answer is the same every time.
     for token in ranked.argsort(descending=True, stable=True)[:count].tolist():
+        # What is masked would fill up a short list.
         if not values[token] > 0:
             continue
         corrected = None
@@ -239,6 +245,7 @@ def flow_code(wanted: FlowOf, record: str) -> str:
     Args:
         wanted: which flow. record: lines after which `record` is the record.
     """
+    # All of them, so that the code stays right if a default changes.
     options: dict[str, object] = {
         "direction": wanted.direction,
         "text": wanted.text,
@@ -261,6 +268,7 @@ def _text(
     """A text and its layers; one that was not watched itself has none."""
     names = short_names([call.layer for call in calls], [call.kind for call in calls])
     numbers = {id(call): index for index, call in enumerate(record)}
+    # Where the other text's own layers were not watched, cross-attention says whose its keys are.
     text = "source"
     if calls:
         text = texts_of(record, section_of(record, calls[0]))[0]
@@ -274,6 +282,7 @@ def _tables(result: Rollout, text: Text, batch: int) -> tuple[Tensor, Tensor | N
     """Shares of one text and one row of the batch, and those of equal weights."""
 
     def of(one: Rollout) -> Tensor:
+        # Both have the same layers and tokens, whatever the weights.
         shares = one.shares
         if text == "source":
             if one.source is None:

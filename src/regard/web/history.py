@@ -93,6 +93,7 @@ def describe_history(training: Training) -> HistoryDescription:
         name: StatisticDescription(**described[name], diverging=name in DIVERGING)
         for name in history.statistics
     }
+    # A loss of NaN or infinity is nothing for JSON, and has no point on a curve.
     losses = [(step, loss) for step, loss in sorted(training.losses.items()) if number(loss) is not None]
     return HistoryDescription(
         title=training.title,
@@ -126,15 +127,18 @@ def maps_of(history: History, step: int) -> dict[str, Tensor]:
     if step not in history.pictured:
         known = close_to(str(step), [str(one) for one in history.pictured])
         raise ArgumentError(f"the step must be one that has maps, got {step}; {known}")
+    # Maps are counted along the steps that have some.
     index = history.pictured.index(step)
     return {str(layer): maps[index] for layer, maps in enumerate(history.maps)}
 
 
 def _layer(history: History, index: int, name: str) -> HistoryLayer:
     layer = history.layers[index]
+    # Older histories have numbers there all the same.
     without: list[str] = []
     if layer.kind == "cross":
         without = [statistic for statistic in history.statistics if statistic in OF_PLACES]
+    # Of all steps, as colors that change their meaning would hide what training changed.
     tops: list[float] = []
     if history.maps and history.pictured:
         # What is not finite in a damaged map must not become the top of a scale.

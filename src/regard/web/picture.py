@@ -25,6 +25,7 @@ class PictureDescription:
 
 def describe_picture(record: Record) -> PictureDescription | None:
     """The patches of a record's picture; None where it has none, or one that is damaged."""
+    # Its route says what is wrong with it; a record is worth looking at without.
     try:
         picture = picture_of(record)
     except RecordError:

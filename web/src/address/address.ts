@@ -193,7 +193,7 @@ const FIELDS = {
   row: optional("row"),
   span: span("tokens"),
   sourceSpan: span("source"),
-  opacity: part("opacity", 0.6),
+  opacity: part("opacity", 0.75),
   history: text("history"),
   step: optional("step"),
   at: text("at", "0.0"),

@@ -153,12 +153,14 @@ def rollout(
     if model is not None and by != "norms":
         raise ArgumentError("model must be left out where by is not 'norms': weights need no projections")
     token = chain.token(token, text)
+    # None of a call: its weights alone count.
     norms: NormsOf = {}
     projected = False
     if by == "norms":
         calls = (*chain.target, *chain.source)
         values = value_norms_of(calls, model)
         norms = {id(call): attended_norms(call, one) for call, one in zip(calls, values, strict=True)}
+        # One layer without its projection, and the lengths of all are no longer of one kind.
         projected = all(one.projected for one in values)
     passes = 1 + corrected
     result = _rolled(chain, norms, token, direction, text, residual, _part_of(progress, 0, passes))

@@ -79,6 +79,7 @@ def _moved(
 
     def by_norm(x: Tensor) -> tuple[Tensor, Tensor]:
         assert norms is not None
+        # What a query takes in all is known before it is shared out: a fold on each side.
         lengths = norms_of_heads(norms[:, :, :keys], heads)
         total = _received(query, key, lengths, spec)
         vectors = torch.where(total > 0, x / torch.where(total > 0, total, 1.0), 0.0)

@@ -70,6 +70,7 @@ def _attended(call: Call) -> Tensor:
     for part in call.spec_parts:
         rows = slice(first, first + part.queries)
         fold = FirstFold.of(call.query[:, :, rows], call.key[:, :, : part.keys], part.spec)
+        # A padded query attends to nothing that counts.
         weighed = ~fold.empty
         if call.padded is not None:
             weighed = weighed & ~call.padded[:, None, rows]
