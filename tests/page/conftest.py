@@ -5,6 +5,9 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import sync_playwright
 
+from page import samples
+from regard.page import report
+
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -47,3 +50,25 @@ def opened(browser, tmp_path):
             assert [line for line in heard if not line.startswith(("data:", path.as_uri()))] == []
 
     return shown
+
+
+@pytest.fixture
+def show(opened):
+    """A context that opens a view of a record's report and waits until it is drawn."""
+
+    @contextmanager
+    def shown(
+        record, view="#/model", *, wanted="a.tile canvas, .pane[data-state=ready]", told=None, **options
+    ):
+        with opened(report(record, **(told or {})), view=view, **options) as page:
+            page.wait_for_selector(wanted, state="attached")
+            page.evaluate("document.querySelector('.regard').scrollIntoView()")
+            page.wait_for_timeout(200)
+            yield page
+
+    return shown
+
+
+@pytest.fixture(scope="module")
+def decoder():
+    return samples.decoder(samples.pieces(29), layers=3, heads=5, vectors=True)

@@ -1,7 +1,6 @@
 """The report in a real browser, opened from disk: it shows the record's numbers, by pointer, keys and touch."""
 
 import re
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -17,26 +16,6 @@ from regard.record.table import table
 from regard.web.next_tokens import next_tokens
 
 ALL, HEAD = "#/model", "#/head?call=1&head=2"
-
-
-@pytest.fixture
-def show(opened):
-    """A context that opens a view of a record's report and waits until it is drawn."""
-
-    @contextmanager
-    def shown(record, view=ALL, *, wanted="a.tile canvas, .pane[data-state=ready]", told=None, **options):
-        with opened(report(record, **(told or {})), view=view, **options) as page:
-            page.wait_for_selector(wanted, state="attached")
-            page.evaluate("document.querySelector('.regard').scrollIntoView()")
-            page.wait_for_timeout(200)
-            yield page
-
-    return shown
-
-
-@pytest.fixture(scope="module")
-def decoder():
-    return samples.decoder(samples.pieces(29), layers=3, heads=5, vectors=True)
 
 
 def number(text):
@@ -142,7 +121,8 @@ def test_lines_lead_to_the_largest_weights(show, decoder):
         assert abs(page.locator(".drawing line").count() - wanted) <= 1
         page.locator("[aria-label=Queries] button").nth(20).focus()
         strong = page.locator(".drawing line").evaluate_all(
-            "lines => lines.filter((line) => line.getAttribute('opacity') > 0.05).map((line) => line.getAttribute('y1'))"
+            """lines => lines.filter((line) => line.getAttribute('opacity') > 0.05)
+            .map((line) => line.getAttribute('y1'))"""
         )
         assert set(strong) == {str(20 * 20 + 10)}
 
@@ -249,7 +229,9 @@ def test_cross_attention_has_two_texts(show):
         assert page.locator("main section h3").all_inner_texts() == ["Encoder", "Decoder", "Cross-attention"]
     with show(record, "#/head?call=4&head=0&query=3") as page:
         page.wait_for_selector("[aria-label^='Text, colored'] button[title*=weight]")
-        assert "".join(page.locator("[aria-label='Tokens of the queries'] button").all_inner_texts()) == "tuvwx"
+        assert (
+            "".join(page.locator("[aria-label='Tokens of the queries'] button").all_inner_texts()) == "tuvwx"
+        )
         assert "".join(page.locator("[aria-label^='Text, colored'] button").all_inner_texts()) == "abcdefg"
         shown = titles(page, "Text, colored")
         assert [shown[key] for key in range(7)] == pytest.approx(
@@ -288,13 +270,17 @@ def test_a_long_text_shows_cells_and_says_so(show, pool):
             re.findall(rf"{name} (\d+)", page.locator(".pair").inner_text()) for name in ("query", "key")
         )
         cell = weights[int(query) // 4 * 4 :, int(key) // 4 * 4 :][:4, :4]
-        assert weight(page) == pytest.approx({"max": cell.max, "mean": cell.mean}[pool](), rel=LOG8_ERROR + 1e-3)
+        assert weight(page) == pytest.approx(
+            {"max": cell.max, "mean": cell.mean}[pool](), rel=LOG8_ERROR + 1e-3
+        )
         page.mouse.move(2, 2)
         page.locator("[aria-label^='Text, colored'] button").nth(150).click()
         page.wait_for_selector("[aria-label^='Text, colored'] button[title*='mean of its cell']")
         text = titles(page, "Text, colored")
         cells = weights[148:152].reshape(4, 307)[:, :152].reshape(4, 38, 4).mean((0, 2))
-        assert [text[key] for key in range(0, 152, 4)] == pytest.approx(cells, rel=LOG8_ERROR + 6e-3, abs=1e-7)
+        assert [text[key] for key in range(0, 152, 4)] == pytest.approx(
+            cells, rel=LOG8_ERROR + 6e-3, abs=1e-7
+        )
         page.get_by_role("button", name="Lines").click()
         assert "single weights, which are not on this page" in page.locator(".lines").inner_text()
 

@@ -9,7 +9,6 @@ import torch
 from explorer.browser.conftest import Map
 from house import guards
 from page import samples
-from page.test_browser import show  # noqa: F401: a fixture
 from page.test_report import exact_weights, fake
 from regard.page import findings, report
 from regard.web.next_tokens import next_tokens
@@ -26,14 +25,9 @@ PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobil
 LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "phone": PHONE}
 
 
-@pytest.fixture(scope="module")
-def decoder():
-    return samples.decoder(samples.pieces(29), layers=3, heads=5, vectors=True)
-
-
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("look", LOOKS)
-def test_no_view_has_a_serious_finding_or_is_wider_than_the_screen(show, decoder, view, look):  # noqa: F811
+def test_no_view_has_a_serious_finding_or_is_wider_than_the_screen(show, decoder, view, look):
     told = {"next_tokens": next_tokens(torch.randn(29, 31), str)}
     wanted = ".drawing line" if view == "lines" else "a.tile:visible canvas, .pane[data-state=ready]"
     options = {"viewport": {"width": 1280, "height": 800}} | LOOKS[look]
@@ -52,7 +46,7 @@ def test_no_view_has_a_serious_finding_or_is_wider_than_the_screen(show, decoder
         assert serious == []
 
 
-def test_a_guard_finds_gray_that_is_too_pale(show, decoder):  # noqa: F811
+def test_a_guard_finds_gray_that_is_too_pale(show, decoder):
     with show(decoder, quiet=False) as page:
         page.evaluate("document.querySelector('.lede').style.color = '#aaaaaa'")
         page.evaluate(AXE.read_text())
@@ -61,12 +55,12 @@ def test_a_guard_finds_gray_that_is_too_pale(show, decoder):  # noqa: F811
 
 
 @pytest.mark.parametrize("width", [320, 390, 900, 1400])
-def test_nothing_is_wider_than_the_window(show, decoder, width):  # noqa: F811
+def test_nothing_is_wider_than_the_window(show, decoder, width):
     with show(decoder, viewport={"width": width, "height": 900}) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_fingers_reach_everything(show, decoder):  # noqa: F811
+def test_fingers_reach_everything(show, decoder):
     with show(decoder, **PHONE) as page:
         boxes = [tile.bounding_box() for tile in page.locator("a.tile").all()]
         assert min(box["width"] for box in boxes) >= 70
@@ -87,7 +81,7 @@ def test_fingers_reach_everything(show, decoder):  # noqa: F811
         assert "query=2" in page.url and "key=" in page.url
 
 
-def test_all_of_it_is_reached_by_keyboard(show, decoder):  # noqa: F811
+def test_all_of_it_is_reached_by_keyboard(show, decoder):
     with show(decoder, "#/head?call=1&head=2") as page:
         page.locator("nav a").first.focus()
         seen = set()
@@ -109,6 +103,9 @@ def test_all_of_it_is_reached_by_keyboard(show, decoder):  # noqa: F811
         assert page.locator("dialog").is_visible()
 
 
+SHEET = """canvas => [...new Uint32Array(
+    canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data.buffer
+)].reduce((counts, color) => counts.set(color, (counts.get(color) ?? 0) + 1), new Map()).size"""
 TILES = """tiles => tiles.map((tile) => {
     const { width, height } = tile.getBoundingClientRect();
     const canvas = tile.querySelector('canvas');
@@ -118,7 +115,7 @@ TILES = """tiles => tiles.map((tile) => {
 
 
 @pytest.mark.parametrize("view", ["all", "head"])
-def test_paper_has_every_head_whatever_was_on_the_screen(show, decoder, view):  # noqa: F811
+def test_paper_has_every_head_whatever_was_on_the_screen(show, decoder, view):
     with show(decoder, VIEWS[view], color_scheme="dark", quiet=False) as page:
         dark = page.locator("a.tile canvas").first.evaluate("canvas => canvas.toDataURL()")
         page.emulate_media(media="print")
@@ -133,14 +130,32 @@ def test_paper_has_every_head_whatever_was_on_the_screen(show, decoder, view):  
         assert not page.locator("nav").is_visible()
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert page.locator(".regard").get_attribute("data-theme") == "dark"
+
+
+@pytest.mark.parametrize("view", ["all", "head", "compare"])
+def test_a_print_has_every_head_and_what_was_on_the_screen(show, decoder, view):
+    with show(decoder, VIEWS[view], color_scheme="dark") as page:
         paper = page.pdf(prefer_css_page_size=True)
     # Skia writes each canvas as an image of its own.
-    assert paper.startswith(b"%PDF") and paper.count(b"/Subtype /Image") >= 15
+    shown = {"all": 15, "head": 16, "compare": 18}[view]
+    assert paper.startswith(b"%PDF") and paper.count(b"/Subtype /Image") >= shown
     SHOTS.mkdir(parents=True, exist_ok=True)
     (SHOTS / f"page-{view}.pdf").write_bytes(paper)
 
 
-def test_a_large_model_at_2048_tokens_opens_with_all_its_heads(show):  # noqa: F811
+def test_the_map_on_the_screen_is_on_paper_in_the_colors_of_paper(show, decoder):
+    with show(decoder, VIEWS["head"], color_scheme="dark", quiet=False) as page:
+        assert page.locator(".sheet").count() == 0
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        sheet = page.locator(".sheet")
+        assert sheet.evaluate(SHEET) > 60
+        corner = "canvas => [...canvas.getContext('2d').getImageData(2, 2, 1, 1).data].slice(0, 3)"
+        assert sheet.evaluate(corner) == [255, 255, 255]
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.locator(".sheet").count() == 0
+
+
+def test_a_large_model_at_2048_tokens_opens_with_all_its_heads(show):
     record = fake(2048, 12, 12)
     with show(record, quiet=False) as page:
         drawn = page.locator("a.tile").evaluate_all(TILES)

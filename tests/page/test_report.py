@@ -340,5 +340,7 @@ def test_bad_arguments():
 
 def test_a_front_end_that_was_not_built_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(frame.resources, "files", lambda _: tmp_path)
-    with pytest.raises(MissingPackageError, match="must be built, and is not: in the source tree, `make web`"):
+    with pytest.raises(
+        MissingPackageError, match="must be built, and is not: in the source tree, `make web`"
+    ):
         frame.program()

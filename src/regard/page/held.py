@@ -135,9 +135,7 @@ def _shown(description: Description, text: dict[str, Any]) -> Description:
     description.column_statistics = [name for name in description.column_statistics if name in names]
     # What a number means is said of those that are there.
     names |= {name: None for call in description.calls for name in (*call.means, *call.scores)}
-    description.statistics = {
-        name: words for name, words in description.statistics.items() if name in names
-    }
+    description.statistics = {name: words for name, words in description.statistics.items() if name in names}
     return description
 
 

@@ -19,7 +19,9 @@ EXACT_TOKENS = 256
 
 def is_exact(call: Call) -> bool:
     """Whether every weight of this call is known and the text is short enough to show them."""
-    if max(call.sizes.queries, call.sizes.keys) > EXACT_TOKENS or not min(call.sizes.queries, call.sizes.keys):
+    if max(call.sizes.queries, call.sizes.keys) > EXACT_TOKENS or not min(
+        call.sizes.queries, call.sizes.keys
+    ):
         return False
     # A record without vectors knows each weight where its map has cells of one.
     return _has_vectors(call) or (call.map is not None and call.map.cell == 1)
