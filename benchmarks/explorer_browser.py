@@ -128,7 +128,7 @@ def whole_views(pages: Pages) -> dict[str, Any]:
             row = int(random.integers(VIEW, TOKENS - VIEW))
             column = int(random.integers(0, row - side // 2))
             region = ",".join(str(number) for number in (column, row, column + side, row + side))
-            page, begun = pages.open(f"#/head?record=r1&call=0&head={6 + index % 5}&region={region}")
+            page, begun = pages.open(f"#/head?record=r1&call=0&head={6 + index % 5}&view={region}")
             page.wait_for_selector(".pane")
             seconds.append(seconds_until(page, READY, begun))
             page.context.close()
@@ -175,7 +175,7 @@ def lone_weight(pages: Pages) -> dict[str, Any]:
     while side >= 64:
         left, top = (min(max(at - side // 2, 0), TOKENS - side) for at in (column, row))
         region = ",".join(str(number) for number in (left, top, left + side, top + side))
-        page.evaluate("hash => { location.hash = hash }", f"{view}&region={region}")
+        page.evaluate("hash => { location.hash = hash }", f"{view}&view={region}")
         page.wait_for_timeout(700)
         page.wait_for_function(READY)
         page.wait_for_timeout(300)
