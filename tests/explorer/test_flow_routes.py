@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from regard.analysis.flow import rollout
+from regard.explorer.app import create_api
+from regard.explorer.in_process import InProcess, Question
 from regard.explorer.recent import Recent
 from regard.explorer.routes import flow as routes
 from regard.web.arrays import unpack
@@ -66,3 +68,11 @@ def test_only_the_last_few_are_remembered():
     with pytest.raises(ZeroDivisionError):
         recent.get(9, lambda: 1 // 0)
     assert 9 not in recent and 2 in recent
+
+
+def test_a_notebook_gets_the_same_flow(opened, jobs, record):
+    answers = InProcess(create_api(opened, jobs))
+    reply = answers.reply(Question("api/records/r1/flow/5?by=norms&residual=0.5&batch=0"))
+    arrays, _ = unpack(reply.content)
+    assert reply.status == 200
+    assert np.allclose(arrays["shares"], rollout(record, 5, by="norms").shares[0], rtol=1e-6, atol=1e-9)
