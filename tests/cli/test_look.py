@@ -5,8 +5,11 @@ import sys
 
 import pytest
 
+from page.reading import contents
 from regard import load
+from regard.cli.models import load_embedded
 from regard.statistics.table import TABLE
+from regard.web.next_tokens import logits_of
 
 
 def test_without_arguments_it_shows_the_embedded_model(regard, tmp_path):
@@ -15,7 +18,23 @@ def test_without_arguments_it_shows_the_embedded_model(regard, tmp_path):
     assert "32 attention heads" in out
     assert TABLE["max_weight"].meaning in out.replace("\n", " ")
     page = (tmp_path / "regard-report.html").read_text()
-    assert "count_words" in page.replace("_", "_") and "http" + "://" not in page.split("<script")[0]
+    assert "count_words" in page and "http" + "://" not in page.split("<script")[0]
+
+
+def test_the_report_says_what_the_model_says_comes_next(regard, folders, tmp_path):
+    assert regard("look", "def quick(x): return x")[0] == 0
+    text = contents((tmp_path / "regard-report.html").read_text())
+    held = text.index["texts"][0]["next"]
+    reader = load_embedded()
+    inputs = reader.inputs(reader.encode("def quick(x): return x"))
+    likeliest = logits_of(reader.run(inputs)).softmax(-1).topk(6, -1)
+    assert (text.array(held["token"]) == likeliest.indices.numpy()).all()
+    assert text.array(held["probability"]) == pytest.approx(likeliest.values.numpy(), rel=1e-3)
+    # The logits of an encoder are of the token that stands there, those of a decoder of the next one.
+    for name, has_next in (("encoder", False), ("encoder-decoder", True)):
+        assert regard("look", str(folders[name]), "def f(x): return x")[0] == 0
+        page = contents((tmp_path / "regard-report.html").read_text())
+        assert page.index["texts"][0]["entry"]["next_tokens"] == has_next
 
 
 def test_the_record_and_the_figures_are_kept(regard, tmp_path):

@@ -326,3 +326,15 @@ def test_a_browser_that_cannot_unpack_says_so(opened, decoder):
     with opened(report(decoder), before="delete window.DecompressionStream") as page:
         page.wait_for_selector("#trouble:visible")
         assert "browser of 2023 or later" in page.locator("#trouble").inner_text()
+
+
+@pytest.mark.parametrize("kind", ["PNG", "SVG"])
+@pytest.mark.parametrize("panel", ["map", "lines"])
+def test_what_is_seen_can_be_taken_away(show, decoder, kind, panel):
+    wanted = {"map": ".pane[data-state=ready]", "lines": ".drawing line"}[panel]
+    with show(decoder, f"{HEAD}&panel={panel}", wanted=wanted, quiet=False) as page:
+        page.get_by_text("Export", exact=True).click()
+        with page.expect_download() as download:
+            page.get_by_role("button", name=f"Picture, {kind}").click()
+        content = download.value.path().read_bytes()
+    assert content.startswith({"PNG": b"\x89PNG", "SVG": b"<svg"}[kind]) and len(content) > 5000

@@ -66,6 +66,13 @@ def test_the_policy_allows_this_script_and_nothing_else(small):
     assert allowed == wanted
 
 
+def test_the_licenses_of_the_front_end_are_in_the_page(small):
+    script = unpacked(parse(small[1]).texts["program"]).decode()
+    comment, _, program = script.partition("*/")
+    assert script.startswith("/*") and len(program) > 1e5
+    assert "openseadragon" in comment and "svelte" in comment and "Redistribution" in comment
+
+
 def test_hostile_text_stays_text():
     record = samples.decoder(samples.HOSTILE, layers=1, heads=2)
     record.info["text"] = record.info["</dl><script>"] = "</title><script>alert(1)</script>"

@@ -163,7 +163,7 @@ def _watch(console: Console, reader: models.Reader, encoded: Any) -> tuple[Recor
     ):
         bar.add_task("reading", total=reader.layers or None)
         logits = logits_of(reader.run(inputs))
-    if logits is None:
+    if logits is None or not reader.predicts:
         return record, None
     return record, following(logits, reader.piece)
 

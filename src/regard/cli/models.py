@@ -46,6 +46,11 @@ class Reader:
         return _writes(self.model.config)
 
     @property
+    def predicts(self) -> bool:
+        """Whether its logits are of the next token, and not of the token that stands there."""
+        return self.writes or self.answers
+
+    @property
     def layers(self) -> int:
         """Attention layers, for a progress bar; 0 where the configuration does not say."""
         config = self.model.config

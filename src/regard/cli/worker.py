@@ -101,7 +101,7 @@ def _of_reader(
             thread.join()
     record.info["model"] = reader.name
     logits = logits_of(output)
-    if logits is None:
+    if logits is None or not reader.predicts:
         return record, None
     return record, next_tokens(logits, reader.piece, unchanged)
 

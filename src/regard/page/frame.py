@@ -58,9 +58,12 @@ def program() -> Program:
     Raises:
         MissingPackageError: it was not, as in a source tree in which `make web` was not run.
     """
-    folder = resources.files("regard.web").joinpath("bundle", "page")
+    folder = resources.files("regard.web").joinpath("bundle")
+    names = ("page/page.js", "page/page.css", "licenses.md")
     try:
-        return Program(*(folder.joinpath(f"page.{ending}").read_text("utf-8") for ending in ("js", "css")))
+        script, style, licenses = (folder.joinpath(name).read_text("utf-8") for name in names)
+        # Who hands a page on hands on what it is made of, which asks to be named with its license.
+        return Program(f"/*\n{licenses.replace('*/', '* /')}\n*/\n{script}", style)
     except FileNotFoundError:
         raise MissingPackageError(
             "the front end of pages must be built, and is not: in the source tree, `make web` does it"
