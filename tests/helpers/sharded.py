@@ -5,8 +5,8 @@ What runs in the processes is here, as they import it by name; the tests start t
 
 from __future__ import annotations
 
+import itertools
 import json
-import random
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,10 +18,8 @@ import torch.multiprocessing
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from torch import Tensor
 
-import regard as rg
 from helpers.cases import SMOOTH, Case, cases, faults, found, top_faults
 from regard import scale
-from regard.shapes import sizes_of
 from regard.spec.bias import Bias, ScoreMod
 from regard.spec.bias import Dense as DenseBias
 from regard.statistics.observation import Top
@@ -100,7 +98,13 @@ class Split:
             bias = bias.values
         if isinstance(bias, Tensor) and bias.shape[-2] > 1:
             bias = bias[..., self.rows, :]
-        return keywords | {"bias": bias, "keys": self.keys, "queries": self.queries, "plan": self.plan, "group": self.group}
+        return keywords | {
+            "bias": bias,
+            "keys": self.keys,
+            "queries": self.queries,
+            "plan": self.plan,
+            "group": self.group,
+        }
 
     def tensors(self, case: Case) -> tuple[Tensor, Tensor, Tensor]:
         """Query, key and value of this process."""
@@ -134,7 +138,7 @@ def layout(tokens: int, processes: int, kind: str, start: int = 0) -> scale.Layo
     # Torch's generator was seeded by the case: every process draws the same cuts.
     cuts = sorted([0, tokens, *torch.randint(tokens + 1, (5,)).tolist()])
     stretches: list[list[range]] = [[] for _ in range(processes)]
-    for before, after in zip(cuts, cuts[1:], strict=False):
+    for before, after in itertools.pairwise(cuts):
         stretches[int(torch.randint(processes, ()))].append(range(start + before, start + after))
     return scale.Layout(tuple(tuple(reversed(parts)) for parts in stretches))
 
@@ -230,7 +234,9 @@ def gradient_faults(parts: Split) -> list[str]:
     return result
 
 
-def _grads(results: dict[str, Tensor], factors: dict[str, Tensor], leaves: dict[str, Tensor]) -> dict[str, Tensor]:
+def _grads(
+    results: dict[str, Tensor], factors: dict[str, Tensor], leaves: dict[str, Tensor]
+) -> dict[str, Tensor]:
     lse = results["lse"]
     results = results | {"lse": lse.where(lse != -torch.inf, 0.0)}
     loss = sum((factor * results[name]).sum() for name, factor in factors.items())

@@ -1,7 +1,5 @@
 """One sequence over two, three and four processes is that on one device: every mask, statistic and gradient."""
 
-import pytest
-
 from helpers import sharded
 
 

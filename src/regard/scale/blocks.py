@@ -132,12 +132,14 @@ class Block:
 
     @property
     def bias_index(self) -> Index:
-        """Where the part of a dense bias lies in its tensor."""
+        """Where the block's part of the bias's tensor lies in it: of others than dense ones it is all of it."""
         bias, q, k = self.spec.bias, self.queries, self.keys
+        if not isinstance(bias, Dense):
+            return ()
         rows = columns = slice(None)
-        if isinstance(bias, Dense) and bias.values.shape[2] > 1:
+        if bias.values.shape[2] > 1:
             rows = slice(self.row, self.row + len(q))
-        if isinstance(bias, Dense) and bias.values.shape[3] > 1:
+        if bias.values.shape[3] > 1:
             columns = slice(k.start, k.stop)
         return slice(None), slice(None), rows, columns
 
@@ -246,9 +248,7 @@ def _moved_column(column: Column, by: int, first_query: int, keys: int) -> Colum
         return column
     if column.kind == "first":
         count = max(0, column.count - by)
-        return replace(
-            column, phi=lambda w, d: w.k(d) < count, touches=lambda w: w.k0 < count, count=count
-        )
+        return replace(column, phi=lambda w, d: w.k(d) < count, touches=lambda w: w.k0 < count, count=count)
     if column.kind == "group" and column.members is not None:
         members = column.members[..., by : by + keys]
 
@@ -262,8 +262,8 @@ def _moved_column(column: Column, by: int, first_query: int, keys: int) -> Colum
     if column.kind == "match" and first_query >= 0:
         assert column.query_ids is not None and column.key_ids is not None
         name = column.name.removeprefix("group:")
-        ids = (side[..., by:] for side in (column.query_ids, column.key_ids))
-        return match(name, *ids, column.low, column.high)
+        query_ids, key_ids = (side[..., by:] for side in (column.query_ids, column.key_ids))
+        return match(name, query_ids, key_ids, column.low, column.high)
 
     def there(window: Window) -> Window:
         changes = {side: getattr(window, side) + by for side in ("q0", "q1", "k0", "k1", "offset")}

@@ -109,7 +109,9 @@ def _checked(
         raise ArgumentError(f"plan must be one of {list(PLANS)}, got {shown(plan_name)}")
     plan, local = PLANS[plan_name], sizes_of(query, key, value)
     if tracing(*tensors) or transforming(*tensors):
-        raise EngineError("a call over many processes cannot stand in a graph or below a transform of torch.func")
+        raise EngineError(
+            "a call over many processes cannot stand in a graph or below a transform of torch.func"
+        )
     _check_layout("keys", keys, links)
     if keys.start != 0:
         raise ArgumentError(f"the positions of keys must begin at 0, got {keys.start}")
@@ -212,7 +214,9 @@ def _card(call: Call, query: Tensor, key: Tensor, value: Tensor | None, plan: st
         "position of the first query": runner.first,
         "layout of keys": _digest(str(runner.keys.stretches).encode()),
         "with values": value is not None,
-        "what requires a gradient": [n for n, t in tensors.items() if graded and t is not None and t.requires_grad],
+        "what requires a gradient": [
+            n for n, t in tensors.items() if graded and t is not None and t.requires_grad
+        ],
         "mask": _mask(spec.mask),
         "bias": type(spec.bias).__name__,
         "scale": spec.scale,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -42,7 +43,7 @@ class Layout:
             raise ArgumentError("a layout must have at least one process, got none")
         object.__setattr__(self, "stretches", tidy)
         every = sorted((part for parts in tidy for part in parts), key=lambda part: part.start)
-        for before, after in zip(every, every[1:], strict=False):
+        for before, after in pairwise(every):
             if before.stop != after.start:
                 raise ArgumentError(
                     f"every position must stand on one process, got stretches {before.start} to {before.stop - 1} "

@@ -98,7 +98,9 @@ class Links:
     def _cards(self, card: Mapping[str, Any], device: torch.device) -> list[dict[str, Any]]:
         text = json.dumps(card, default=str).encode()
         if len(text) > CARD:
-            text = json.dumps({"refused": f"its call takes {len(text)} bytes to describe, at most {CARD}"}).encode()
+            text = json.dumps(
+                {"refused": f"its call takes {len(text)} bytes to describe, at most {CARD}"}
+            ).encode()
         message = torch.zeros(CARD, dtype=torch.uint8)
         message[: len(text)] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         everyone = self.gather(message.to(device))

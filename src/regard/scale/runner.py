@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,9 +18,8 @@ from regard.scale.blocks import Block
 from regard.scale.layout import Layout
 from regard.scale.links import Links
 from regard.scale.plans import Plan
-from regard.shapes import Sizes, sizes_of, statistics_dtype
+from regard.shapes import Sizes, statistics_dtype
 from regard.spec import Spec
-from regard.spec.bias import Dense, Index
 from regard.statistics import offsets
 from regard.statistics.observation import Map
 from regard.statistics.state import SUMS, State, identity, merge
@@ -58,9 +56,7 @@ class Sharded:
     def look(self, query: Tensor, key: Tensor, spec: Spec, want: Wanted, /) -> None:
         """None: the folds are asked for one after the other."""
 
-    def rows(
-        self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, /
-    ) -> State:
+    def rows(self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, /) -> State:
         """The states of this process's queries over all keys, differentiable on every process at once."""
         inputs = [t for t in (query, key, value, spec.parameter) if t is not None]
         if torch.is_grad_enabled() and any(t.requires_grad for t in inputs):
@@ -114,15 +110,11 @@ class Sharded:
                         view += part
                 self._add(block, sums, picture, by_offset)
 
-        totals = self.plan.bring(
-            self.links, self.keys, [key], [blank.clone() for _ in names], visit, maxima
-        )
+        totals = self.plan.bring(self.links, self.keys, [key], [blank.clone() for _ in names], visit, maxima)
         results: dict[str, Any] = dict(zip(names, totals, strict=True))
         if by_offset is not None:
             by_offset = self.links.total(by_offset)
-        return Sums(
-            results.get("received"), results.get("received_max"), self._joined(picture), by_offset
-        )
+        return Sums(results.get("received"), results.get("received_max"), self._joined(picture), by_offset)
 
     def _picture(self, query: Tensor, l: Tensor, spec: Spec, want: Wanted) -> Map | None:
         """The blank map of the whole sequence, with this process's queries counted."""
@@ -183,9 +175,6 @@ class Sharded:
         inputs = (query, key, value, spec.parameter)
         exact = statistics_dtype(query.dtype)
         query_sum, key_sum, value_sum, bias_sum = gradient_sums(inputs, needed, exact)
-        at_bias: Callable[[Block], Index] = lambda block: ()
-        if isinstance(spec.bias, Dense):
-            at_bias = operator.attrgetter("bias_index")
         travelers = [t for t in (key_sum, value_sum) if t is not None]
 
         def visit(stretches: tuple[range, ...], tensors: list[Tensor], totals: list[Tensor]) -> None:
@@ -209,7 +198,7 @@ class Sharded:
                 for total, part in zip(totals, (p for p in parts if p is not None), strict=True):
                     total[:, :, columns] += part
                 if bias_sum is not None and bias_part is not None:
-                    bias_sum[at_bias(block)] += bias_part
+                    bias_sum[block.bias_index] += bias_part
 
         tensors = [key]
         if value is not None:

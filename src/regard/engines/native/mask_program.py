@@ -165,7 +165,8 @@ class _Writer:
 
     def node(self, mask: Mask) -> list[int]:
         if isinstance(mask, Moved):
-            self.by, words = mask.by, self.node(mask.mask)
+            self.by = mask.by
+            words = self.node(mask.mask)
             self.by = 0
             return words
         kind, write = _WRITERS[type(mask)]
