@@ -25,6 +25,8 @@ from regard.spec.bias import Dense as DenseBias
 from regard.statistics.observation import Top
 
 PROCESSES = 4
+# For which a process waits for another one.
+SECONDS = 90
 WHOLE = ("by_offset", "map total", "map peak")
 BY_KEY = ("received", "received_max")
 PLANS = ("ring", "gather", "states")
@@ -43,7 +45,7 @@ def _process(rank: int, processes: int, folder: str, function: Any, args: tuple[
         init_method=f"file://{folder}/store",
         rank=rank,
         world_size=processes,
-        timeout=timedelta(seconds=90),
+        timeout=timedelta(seconds=SECONDS),
     )
     result = function(rank, *args)
     (Path(folder) / f"{rank}.json").write_text(json.dumps(result))

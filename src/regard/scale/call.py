@@ -217,7 +217,7 @@ def _card(call: Call, query: Tensor, key: Tensor, value: Tensor | None, plan: st
         "what requires a gradient": [
             n for n, t in tensors.items() if graded and t is not None and t.requires_grad
         ],
-        "mask": _mask(spec.mask),
+        "mask": described_mask(spec.mask),
         "bias": type(spec.bias).__name__,
         "scale": spec.scale,
         "softcap": spec.softcap,
@@ -228,7 +228,7 @@ def _card(call: Call, query: Tensor, key: Tensor, value: Tensor | None, plan: st
     }
 
 
-def _mask(mask: Mask | None) -> str | None:
+def described_mask(mask: Mask | None) -> str | None:
     """A mask's name and a digest of what it holds."""
     if mask is None:
         return None
