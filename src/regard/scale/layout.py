@@ -12,6 +12,9 @@ from torch import Tensor
 from regard.checks.arguments import whole
 from regard.errors import ArgumentError, ShapeError
 
+# Processes of a group: a layout has a range for each.
+MOST = 1 << 16
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -125,7 +128,7 @@ def contiguous(tokens: int, processes: int, *, start: int = 0) -> Layout:
         >>> contiguous(10, 3).stretches
         ((range(0, 4),), (range(4, 7),), (range(7, 10),))
     """
-    cuts = _cuts(tokens, whole("processes", processes, 1), start)
+    cuts = _cuts(tokens, whole("processes", processes, 1, MOST), start)
     return Layout(tuple((part,) for part in cuts))
 
 
@@ -140,7 +143,7 @@ def zigzag(tokens: int, processes: int, *, start: int = 0) -> Layout:
         >>> zigzag(8, 2).stretches
         ((range(0, 2), range(6, 8)), (range(2, 6),))
     """
-    cuts = _cuts(tokens, 2 * whole("processes", processes, 1), start)
+    cuts = _cuts(tokens, 2 * whole("processes", processes, 1, MOST), start)
     return Layout(tuple((cuts[rank], cuts[-1 - rank]) for rank in range(processes)))
 
 

@@ -68,10 +68,10 @@ def observe_long(
         ShapeError, MaskError, ArgumentError, EngineError: as for `regard.observe`.
 
     Example:
-        >>> import tempfile
+        >>> import regard as rg, tempfile
         >>> query = key = torch.ones(1, 2, 6, 8)
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     seen = observe_long(query, key, folder=folder, stretch=4, mask=causal())
+        ...     seen = observe_long(query, key, folder=folder, stretch=4, mask=rg.causal())
         >>> seen.allowed[0, 0].tolist()
         [1, 2, 3, 4, 5, 6]
     """

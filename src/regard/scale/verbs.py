@@ -46,10 +46,11 @@ def attend(
         ShapeError, MaskError, ArgumentError: inputs that do not fit together, raised on every process.
 
     Example:
-        >>> import torch.distributed as dist
+        >>> import regard as rg, torch.distributed as dist
+        >>> from regard.scale import contiguous, zigzag
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> query = key = value = torch.ones(1, 2, 6, 8)
-        >>> attend(query, key, value, keys=zigzag(6, 1), mask=causal()).shape
+        >>> attend(query, key, value, keys=zigzag(6, 1), mask=rg.causal()).shape
         torch.Size([1, 2, 6, 8])
         >>> dist.destroy_process_group()
     """
@@ -87,10 +88,11 @@ def observe(
         ShapeError, MaskError, ArgumentError, EngineError: inputs that do not fit together, raised on every process.
 
     Example:
-        >>> import torch.distributed as dist
+        >>> import regard as rg, torch.distributed as dist
+        >>> from regard.scale import contiguous, zigzag
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> query = key = torch.ones(1, 2, 6, 8)
-        >>> seen = observe(query, key, keys=contiguous(6, 1), mask=causal())
+        >>> seen = observe(query, key, keys=contiguous(6, 1), mask=rg.causal())
         >>> seen.allowed[0, 0].tolist()
         [1, 2, 3, 4, 5, 6]
         >>> dist.destroy_process_group()
