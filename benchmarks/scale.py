@@ -20,7 +20,7 @@ import regard as rg
 from benchmarks import common
 from regard import files, scale
 
-TOKENS, HEADS, DIM, ROUNDS = 16384, 8, 64, 5
+TOKENS, HEADS, DIM, ROUNDS = 16384, 8, 64, 3
 LONG, LONG_HEADS = 65536, 2
 PROCESSES = (1, 2, 4)
 

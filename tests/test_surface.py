@@ -5,6 +5,7 @@ A table holds one valid call for each; the sweep varies one argument at a time. 
 
 import inspect
 import resource
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -270,7 +271,7 @@ TABLE: dict[str, dict[str, Valid]] = {
         "contiguous": Valid({"tokens": 5, "processes": 2, "start": 1}),
         "zigzag": Valid({"tokens": 5, "processes": 2, "start": 1}),
         "observe_long": Valid({
-            "query": QUERY, "key": KEY, "value": VALUE, "folder": "long", "stretch": 2, "progress": None,
+            "query": QUERY, "key": KEY, "value": VALUE, "folder": Path(tempfile.mkdtemp()) / "long", "stretch": 2, "progress": None,
             "statistics": None, "top": 1, "map": 4, "engine": "auto"}),
     },
     "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": ()})},

@@ -56,9 +56,12 @@ def test_distributed_tensors_are_refused(mesh):
             model(x, tokens())
         except Exception as error:
             pytest.skip(f"torch itself does not compute it here: {error}")
-        with pytest.raises(
-            WatchError, match=r"attention \(Attention\): its tensors are distributed.*scale.observe"
-        ), rg.watch(model):
+        with (
+            pytest.raises(
+                WatchError, match=r"attention \(Attention\): its tensors are distributed.*scale.observe"
+            ),
+            rg.watch(model),
+        ):
             model(x, tokens())
         # The way out that the message names.
         with rg.watch(model, layers="!attention") as record:

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from regard import files
 from regard.attention import asked, observed_by
-from regard.checks.arguments import whole
+from regard.checks.arguments import shown, whole
 from regard.engines import choose
 from regard.engines.protocol import Engine
-from regard.errors import RecordError
+from regard.errors import ArgumentError, RecordError
 from regard.files import sealing
 from regard.scale.call import described_mask
 from regard.shapes import Sizes, sizes_of, statistics_dtype
@@ -75,6 +75,11 @@ def observe_long(
         >>> seen.allowed[0, 0].tolist()
         [1, 2, 3, 4, 5, 6]
     """
+    # An empty text is the folder that one stands in, which is nobody's choice.
+    if not isinstance(folder, str | PathLike) or not str(folder):
+        raise ArgumentError(f"folder must be a string or a path, got {shown(folder)}")
+    if progress is not None and not callable(progress):
+        raise ArgumentError(f"progress must be a function of two counts, got {shown(progress)}")
     sizes = sizes_of(query, key, value)
     full = Spec.of(sizes, **spec).on(query.device)
     want = asked(sizes, full.offset, statistics, top, map, output=value is not None)

@@ -46,7 +46,7 @@ def attend(
         ShapeError, MaskError, ArgumentError: inputs that do not fit together, raised on every process.
 
     Example:
-        >>> import regard as rg, torch.distributed as dist
+        >>> import regard as rg, torch, torch.distributed as dist
         >>> from regard.scale import contiguous, zigzag
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> query = key = value = torch.ones(1, 2, 6, 8)
@@ -88,7 +88,7 @@ def observe(
         ShapeError, MaskError, ArgumentError, EngineError: inputs that do not fit together, raised on every process.
 
     Example:
-        >>> import regard as rg, torch.distributed as dist
+        >>> import regard as rg, torch, torch.distributed as dist
         >>> from regard.scale import contiguous, zigzag
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         >>> query = key = torch.ones(1, 2, 6, 8)
