@@ -9,7 +9,7 @@ QUESTIONS = (
     "imports", "rows", "columns", "backward", "bfloat16", "avx2", "sparse", "decode", "scaling", "memory",
     "gpt2", "long", "layers", "linear", "initialization", "mechanisms", "approximations", "gradient_flow",
     "scaling_by_d", "watching", "redundancy", "rollout", "monitor", "survey", "roles", "induction", "sparsify",
-    "collapse", "remedies", "importance", "pruning", "min_weight", "explorer_tiles", "explorer_server",
+    "collapse", "remedies", "importance", "pruning", "min_weight", "explorer_tiles", "explorer_server", "scale",
 )  # fmt: skip
 
 

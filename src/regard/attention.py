@@ -81,7 +81,7 @@ def attend(
     chosen = choose_for_output(query, key, value, full, sizes, want)
     if isinstance(chosen, FastPath):
         return chosen.output(query, key, value, full, sizes)
-    return _output(with_sink(chosen.rows(query, key, value, full, want), full), query, sizes)
+    return output_of(with_sink(chosen.rows(query, key, value, full, want), full), query, sizes)
 
 
 def observe(
@@ -165,7 +165,13 @@ def observed(
     engine: str = "auto",
 ) -> Observation:
     """`observe` for a spec, where the tensors are, and a wish that have been checked already."""
-    runner = choose(engine, query, key, value, full, want)
+    return observed_by(choose(engine, query, key, value, full, want), query, key, value, full, want, top)
+
+
+def observed_by(
+    runner: Runner, query: Tensor, key: Tensor, value: Tensor | None, full: Spec, want: Wanted, top: int = 0
+) -> Observation:
+    """`observed` by a runner that has been chosen already."""
     both = None
     if value is None and not top:
         both = _at_once(runner, query, key, full, want)
@@ -219,7 +225,7 @@ def _folded(
     if top and state.top_scores is not None and state.top_keys is not None:
         more["top"] = Top(state.weight(state.top_scores).detach().to(exact), named(state.top_keys, state))
     if value is not None:
-        more["output"] = _output(state, query, sizes_of(query, key, value))
+        more["output"] = output_of(state, query, sizes_of(query, key, value))
     # Which queries are valid is always known, be it by a boolean.
     if "lse" not in rows:
         more["attends"] = (state.l != 0).detach()
@@ -314,7 +320,8 @@ def _seed() -> int:
         ) from error
 
 
-def _output(state: State, query: Tensor, sizes: Sizes) -> Tensor:
+def output_of(state: State, query: Tensor, sizes: Sizes) -> Tensor:
+    """The output from the rows' state, a learned sink merged in; the state's o may be written over."""
     if state.o is None:
         return query.new_zeros((sizes.batch, sizes.heads, sizes.queries, sizes.value_dim))
     total, empty = state.filled[..., None].to(state.o.dtype), (state.l == 0)[..., None]

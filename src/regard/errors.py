@@ -53,6 +53,10 @@ class TrainingError(RegardError, RuntimeError):
     """A training that cannot go on: a number that is not finite, a damaged checkpoint, another run's folder."""
 
 
+class GroupError(RegardError, RuntimeError):
+    """Processes that do not make the same call together, or one among them that no longer answers."""
+
+
 class MissingPackageError(RegardError, ImportError):
     """An optional package that this function needs, with the command that installs it."""
 

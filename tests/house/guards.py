@@ -29,6 +29,7 @@ LAYERS = (
     ("reference",),
     ("engines",),
     ("products", "attention"),
+    ("scale",),
     ("record",),
     ("watch",),
     ("survey",),

@@ -24,6 +24,7 @@ from regard.watch.resolved import ResolvedCall
 from regard.watch.resolver import Resolver
 from regard.watch.selection import refuse_compiled, selected_modules
 from regard.watch.session import Session
+from regard.watch.spread import check_whole
 from regard.watch.surroundings import without_autocast
 
 # A layer, by the number of its block or by its name, and a head of it.
@@ -144,6 +145,7 @@ class Intervention(Session):
         site = self.site(child)
         if site is None or not self.changed(site):
             return run()
+        check_whole(site)
         with self._alone():
             original = None
             if not first:

@@ -26,6 +26,7 @@ from regard.watch.resolved import ResolvedCall
 from regard.watch.resolver import Resolver
 from regard.watch.session import Session
 from regard.watch.settings import Settings
+from regard.watch.spread import check_whole
 from regard.watch.steps import Steps
 from regard.watch.surroundings import naming, without_autocast
 from regard.watch.uniform import uniform_of
@@ -88,6 +89,8 @@ class Recorder(Session):
         site = self.site(child)
         if site is None:
             return run()
+        if self.watches(site.layer):
+            check_whole(site)
         if self.settings.fused and first and not self.changed(site):
             output = self._instead(site, read)
             if output is not None:

@@ -31,6 +31,7 @@ from regard.masks import (
     RandomBlocks,
     Strided,
 )
+from regard.masks.moved import Moved
 
 # Beyond every position, and differences of positions with it still fit 64 bits.
 FAR = 2**62
@@ -81,6 +82,8 @@ def _code(words: tuple[int, ...]) -> Tensor:
 
 def can_compile(mask: Mask, depth: int = DEEPEST) -> bool:
     """Whether `compiled` knows the mask: one of Regard's, with at most `depth` operators inside each other."""
+    if type(mask) is Moved:
+        return type(mask.mask) in _MOVABLE
     if type(mask) not in _WRITERS or depth == 0:
         return False
     if isinstance(mask, And | Or):
@@ -157,8 +160,15 @@ class _Writer:
     def __init__(self, queries: int, offset: int) -> None:
         self.queries, self.offset = queries, offset
         self.tables: list[Tensor] = []
+        # What is taken from positions, within a mask that is moved.
+        self.by = 0
 
     def node(self, mask: Mask) -> list[int]:
+        if isinstance(mask, Moved):
+            self.by = mask.by
+            words = self.node(mask.mask)
+            self.by = 0
+            return words
         kind, write = _WRITERS[type(mask)]
         held = write(self, mask)
         return [int(kind), len(held) + 2, *held]
@@ -176,7 +186,7 @@ class _Writer:
         return [-min(mask.before, FAR), min(mask.after, FAR)]
 
     def tokens(self, mask: GlobalTokens) -> list[int]:
-        return [self.table(mask.indices), len(mask.indices)]
+        return [self.table(mask.indices - self.by), len(mask.indices)]
 
     def prefix(self, mask: Prefix) -> list[int]:
         return self.rectangle(-FAR, FAR, -FAR, _counts(mask.length))
@@ -188,7 +198,7 @@ class _Writer:
 
     def rectangle(self, *bounds: int | Tensor) -> list[int]:
         """Queries in [first, second) and keys in [third, fourth), for all batch rows alike or row by row."""
-        columns = torch.broadcast_tensors(*(torch.as_tensor(bound).cpu() for bound in bounds))
+        columns = torch.broadcast_tensors(*(torch.as_tensor(bound).cpu() - self.by for bound in bounds))
         table = torch.stack([column.reshape(-1) for column in columns], dim=1)
         return [self.table(table), len(table)]
 
@@ -233,6 +243,8 @@ def _counts(value: int | Tensor) -> int | Tensor:
     return value.clamp(max=FAR // 2)
 
 
+# Masks whose numbers are positions, which move by a subtraction.
+_MOVABLE = (GlobalTokens, Prefix, Padding)
 # What writes each class, and no subclass: it might mean something else.
 _WRITERS: dict[type, tuple[Kind, Callable[[_Writer, Any], list[int]]]] = {
     And: (Kind.AND, lambda writer, mask: writer.nodes(mask.masks)),

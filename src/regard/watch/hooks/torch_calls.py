@@ -20,6 +20,7 @@ from regard.watch import hub
 from regard.watch.captured import CapturedCall
 from regard.watch.hooks import following, multihead, own, sdpa
 from regard.watch.modules import CallSite
+from regard.watch.spread import check_whole
 from regard.watch.watcher import Watcher
 
 
@@ -137,6 +138,7 @@ def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwarg
             child = "self_attn"
 
         def read(site: CallSite) -> CapturedCall:
+            check_whole(site, *_query_and_key(args, kwargs))
             captured: CapturedCall = reader(recorder, site, *args, **kwargs)
             if captured.is_cross is None:
                 captured.is_cross = is_cross
