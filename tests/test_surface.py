@@ -105,18 +105,14 @@ TABLE: dict[str, dict[str, Valid]] = {
     "regard": {
         "attend": Valid(QKV | SPEC | {"dropout": 0.1}),
         "observe": Valid(QKV | SPEC | {"statistics": ["entropy"], "top": 1, "map": 2, "engine": "auto"}),
-        "weights": Valid(QK | SPEC | SLICES),
-        "causal": Valid(),
-        "near": Valid({"before": 2, "after": 1}, attending),
-        "strided": Valid({"step": 2}, attending),
+        "weights": Valid(QK | SPEC | SLICES), "causal": Valid(),
+        "near": Valid({"before": 2, "after": 1}, attending), "strided": Valid({"step": 2}, attending),
         "random_blocks": Valid({"count": 1, "block": 2, "seed": 3, "keys": 5}, attending),
-        "global_tokens": Valid({"indices": [0, 3]}, attending),
-        "prefix": Valid({"length": 3}, attending),
+        "global_tokens": Valid({"indices": [0, 3]}, attending), "prefix": Valid({"length": 3}, attending),
         "documents": Valid({"ids": [0, 0, 1, 1, 1]}, attending),
         "padding": Valid({"lengths": 3, "start": 1}, attending),
         "dense": Valid({"keep": torch.ones(3, 5) > 0, "drop": None, "additive": None, "offset": 2}, attending),
-        "alibi": Valid({"slopes": [0.5, 1.0]}, biased),
-        "relative": Valid({"table": torch.zeros(2, 5)}, biased),
+        "alibi": Valid({"slopes": [0.5, 1.0]}, biased), "relative": Valid({"table": torch.zeros(2, 5)}, biased),
         "load": Valid({"path": "nowhere"}),
         "watch": Valid({
             "model": nn.Identity(), "tokens": None, "source_tokens": None, "padding": None, "source_padding": None,
@@ -133,8 +129,7 @@ TABLE: dict[str, dict[str, Valid]] = {
         }),
     },
     "regard.statistics": {
-        "first": Valid({"count": 2}, observed),
-        "local": Valid({"radius": 2}, observed),
+        "first": Valid({"count": 2}, observed), "local": Valid({"radius": 2}, observed),
         "group": Valid({"name": "a", "keys": [0, 1], "size": 5}, observed),
         "matching": Valid(
             {"name": "a", "query_ids": torch.arange(5), "key_ids": torch.arange(5), "low": -2, "high": 0}, observed),
@@ -163,8 +158,7 @@ TABLE: dict[str, dict[str, Valid]] = {
         }, tokens),
         "EncoderLayer": Valid(LAYER | {"attention": {"scale": 0.5}}, tokens),
         "Encoder": Valid(LAYER | {"num_layers": 1, "attention": {"scale": 0.5}}, tokens),
-        "DecoderLayer": Valid(LAYER | CROSS, cross),
-        "Decoder": Valid(LAYER | CROSS | {"num_layers": 1}, cross),
+        "DecoderLayer": Valid(LAYER | CROSS, cross), "Decoder": Valid(LAYER | CROSS | {"num_layers": 1}, cross),
         "LinearAttention": Valid(HEADS | {
             "features": rg.nn.Elu(), "causal": True, "head_dim": 3, "memory_dim": 8, "bias": True}, tokens),
         "PositiveRandom": Valid(
@@ -271,8 +265,8 @@ TABLE: dict[str, dict[str, Valid]] = {
         "contiguous": Valid({"tokens": 5, "processes": 2, "start": 1}),
         "zigzag": Valid({"tokens": 5, "processes": 2, "start": 1}),
         "observe_long": Valid({
-            "query": QUERY, "key": KEY, "value": VALUE, "folder": Path(tempfile.mkdtemp()) / "long", "stretch": 2, "progress": None,
-            "statistics": None, "top": 1, "map": 4, "engine": "auto"}),
+            "query": QUERY, "key": KEY, "value": VALUE, "folder": Path(tempfile.mkdtemp()) / "long", "stretch": 2,
+            "progress": None, "statistics": None, "top": 1, "map": 4, "engine": "auto"}),
     },
     "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": (), "next_tokens": None})},
     "regard.training": {
@@ -288,10 +282,8 @@ TABLE: dict[str, dict[str, Valid]] = {
         "Rule": Valid({
             "name": "a", "statistic": "first", "threshold": 0.5, "above": True, "after": 1, "scores_above": 1.0,
             "advice": "b"}),
-        "entropy_collapse": Valid({"below": 0.1, "scores_above": 10.0}),
-        "score_growth": Valid({"above": 10.0}),
-        "uniform_heads": Valid({"above": 0.9, "after": 3}),
-        "not_finite": Valid({}),
+        "entropy_collapse": Valid({"below": 0.1, "scores_above": 10.0}), "score_growth": Valid({"above": 10.0}),
+        "uniform_heads": Valid({"above": 0.9, "after": 3}), "not_finite": Valid({}),
     },
 }  # fmt: skip
 LEFT_OUT = {

@@ -117,10 +117,12 @@ class Block:
         mask = self.spec.mask
         if mask is not None:
             mask = moved(mask, self.by, first)
+        # The margin has no keys of this call.
         if self.margin:
             hidden = ~prefix(self.margin)
             mask = hidden if mask is None else mask & hidden
         bias = self.spec.bias
+        # A tensor is cut; what is computed from positions is asked at those of the whole call.
         if isinstance(bias, Dense):
             values = bias.values[self.bias_index]
             if values.shape[3] > 1 or bias.values.shape[3] > 1:
@@ -137,6 +139,7 @@ class Block:
         if not isinstance(bias, Dense):
             return ()
         rows = columns = slice(None)
+        # An axis of one is that of all queries, or keys.
         if bias.values.shape[2] > 1:
             rows = slice(self.row, self.row + len(q))
         if bias.values.shape[3] > 1:
@@ -176,6 +179,7 @@ class Block:
             # (k + by)² = k² + 2·by·k + by², where the sum of k may not have been asked for.
             if column is SQUARE:
                 c[..., i] += 2 * by * c[..., self._position] + by * by * l
+        # After the squares, which need the sums about the block's own position.
         for i, column in enumerate(self.want.columns):
             if column is POSITION:
                 c[..., i] += by * l
@@ -246,6 +250,7 @@ def _moved_column(column: Column, by: int, first_query: int, keys: int) -> Colum
         return column
     if column.kind in ("position", "square", "distance", "band"):
         return column
+    # Only as many of the first keys as lie behind that position.
     if column.kind == "first":
         count = max(0, column.count - by)
         return replace(column, phi=lambda w, d: w.k(d) < count, touches=lambda w: w.k0 < count, count=count)

@@ -81,6 +81,7 @@ class Sharded:
         if value is not None:
             tensors.append(value)
         self.plan.bring(self.links, self.keys, tensors, (), visit)
+        # A process without queries still has states, of none.
         if not states:
             states = [self._blank(query[:, :, :0], key, value, spec, want)]
         return self.plan.complete(self.links, _concatenated(states))
@@ -93,6 +94,7 @@ class Sharded:
         blank = query.new_zeros((sizes.batch, sizes.heads, key.shape[2]), dtype=exact)
         flags = {"received": want.received, "received_max": want.received_max}
         names = [name for name, wanted in flags.items() if wanted]
+        # Sums of different processes are added on their way, and largest weights compared.
         maxima = [name == "received_max" for name in names]
         picture, by_offset = self._picture(query, l, spec, want), None
         if want.by_offset:
@@ -129,6 +131,7 @@ class Sharded:
             local = replace(sizes, queries=len(queries), keys=0)
             counted = blank_map(query, local, replace(spec, offset=queries.start), part, want.cell)
             assert counted is not None
+            # Two stretches may share a row of cells.
             first = queries.start // want.cell - spec.offset // want.cell
             empty.rows[:, :, first : first + counted.rows.shape[2]] += counted.rows
         return empty
@@ -148,6 +151,7 @@ class Sharded:
     def _add(self, block: Block, sums: Sums, picture: Map | None, by_offset: Tensor | None) -> None:
         """Add a block's cells and diagonals to those of the sequence."""
         if by_offset is not None and sums.by_offset is not None:
+            # Diagonals are counted from the last key of the whole sequence.
             last = self.keys.tokens - block.keys.stop
             offsets.place(by_offset, sums.by_offset, block.queries.start - block.offset, last)
         if picture is None or sums.map is None:
@@ -175,6 +179,7 @@ class Sharded:
         inputs = (query, key, value, spec.parameter)
         exact = statistics_dtype(query.dtype)
         query_sum, key_sum, value_sum, bias_sum = gradient_sums(inputs, needed, exact)
+        # Gradients of keys and values travel with them, and come home when they have been everywhere.
         travelers = [t for t in (key_sum, value_sum) if t is not None]
 
         def visit(stretches: tuple[range, ...], tensors: list[Tensor], totals: list[Tensor]) -> None:
@@ -239,6 +244,7 @@ class Sharded:
         none = None
         if value is not None:
             none = value[:, :, :0]
+        # Without keys no mask and no bias has anything to say.
         bare = Spec(spec.scale)
         state = self.engine.rows(query.detach(), key[:, :, :0], none, bare, replace(want, columns=()))
         if want.columns:
@@ -275,6 +281,7 @@ class _Rows(torch.autograd.Function):
         ctx.spec, ctx.want, ctx.runner = spec, want, runner
         ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
         ctx.set_materialize_grads(False)
+        # They do not change when scores move a little.
         constants = [getattr(state, name) for name in CONSTANT]
         ctx.mark_non_differentiable(*(t for t in constants if t is not None))
         return tuple(getattr(state, name) for name in SUMS)
