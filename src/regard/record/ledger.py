@@ -69,6 +69,7 @@ class Ledger:
                 )
             ledger.check(settings)
             return ledger
+        # What an interrupted write has left does not count.
         try:
             taken = folder.exists() and any(
                 files.UNFINISHED.fullmatch(p.name) is None for p in folder.iterdir()
@@ -93,6 +94,7 @@ class Ledger:
 
     def numbers(self) -> list[int]:
         """The numbers of the shards that are there, rising."""
+        # Unfinished files have other names.
         matches = (SHARD.fullmatch(path.name) for path in self.folder.iterdir())
         return sorted(int(match[1]) for match in matches if match)
 
@@ -109,6 +111,7 @@ class Ledger:
         digests = notes.get("batches")
         if not isinstance(digests, list) or not all(isinstance(digest, str) for digest in digests):
             raise RecordError(f"{path}: is no shard of a ledger")
+        # A file that was copied or renamed would count its batches twice.
         if notes.get("shard") != number:
             raise RecordError(f"{path}: must be shard {number}, and is shard {notes.get('shard')!r:.20}")
         return Profile(layers, **numbers), digests

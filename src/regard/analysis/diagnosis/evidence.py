@@ -16,6 +16,7 @@ from regard.analysis.diagnosis.diagnosis import Heads
 from regard.analysis.diagnosis.finding import Finding
 from regard.analysis.diagnosis.numbers import Numbers
 
+# Which layers a model says are causal.
 ANY = "any"
 DECODER = "decoder"
 
@@ -40,6 +41,7 @@ class Movement(NamedTuple):
     @property
     def beyond(self) -> bool:
         """Whether it is more than rounding, or no number at all."""
+        # No comparison with NaN holds.
         return not self.moved <= self.tolerance
 
 
@@ -104,6 +106,7 @@ class Evidence:
         """
         layer, head = self.at(index)
         seen = self.numbers[statistic]
+        # JSON has no NaN: what could not be measured is left out below.
         evidence = {key: float(self.numbers[key].mean[index]) for key in (statistic, *more)}
         return Finding(
             name,
