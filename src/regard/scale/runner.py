@@ -75,12 +75,14 @@ class Sharded:
                 if value is not None:
                     values = tensors[1][:, :, columns]
                 state = block.state(self.engine, query[:, :, rows], tensors[0][:, :, columns], values)
+                # Any order of blocks gives one state: merging is associative and commutative.
                 states[number] = merge(states[number], state)
 
         tensors = [key]
         if value is not None:
             tensors.append(value)
         self.plan.bring(self.links, self.keys, tensors, (), visit)
+        # A process without queries still takes part, and returns a state of no rows.
         if not states:
             states = [self._blank(query[:, :, :0], key, value, spec, want)]
         return self.plan.complete(self.links, _concatenated(states))
@@ -92,6 +94,7 @@ class Sharded:
         sizes = self.sizes
         blank = query.new_zeros((sizes.batch, sizes.heads, key.shape[2]), dtype=exact)
         flags = {"received": want.received, "received_max": want.received_max}
+        # Only what was asked for goes round with the keys.
         names = [name for name, wanted in flags.items() if wanted]
         maxima = [name == "received_max" for name in names]
         picture, by_offset = self._picture(query, l, spec, want), None
@@ -113,6 +116,7 @@ class Sharded:
         totals = self.plan.bring(self.links, self.keys, [key], [blank.clone() for _ in names], visit, maxima)
         results: dict[str, Any] = dict(zip(names, totals, strict=True))
         if by_offset is not None:
+            # Every pair of query and key was in one process's blocks.
             by_offset = self.links.total(by_offset)
         return Sums(results.get("received"), results.get("received_max"), self._joined(picture), by_offset)
 
@@ -129,6 +133,7 @@ class Sharded:
             local = replace(sizes, queries=len(queries), keys=0)
             counted = blank_map(query, local, replace(spec, offset=queries.start), part, want.cell)
             assert counted is not None
+            # Cells lie on one grid of absolute positions, so a stretch counts in its own rows of it.
             first = queries.start // want.cell - spec.offset // want.cell
             empty.rows[:, :, first : first + counted.rows.shape[2]] += counted.rows
         return empty
@@ -148,6 +153,7 @@ class Sharded:
     def _add(self, block: Block, sums: Sums, picture: Map | None, by_offset: Tensor | None) -> None:
         """Add a block's cells and diagonals to those of the sequence."""
         if by_offset is not None and sums.by_offset is not None:
+            # Diagonals are counted from the last key of the first query.
             last = self.keys.tokens - block.keys.stop
             offsets.place(by_offset, sums.by_offset, block.queries.start - block.offset, last)
         if picture is None or sums.map is None:
@@ -175,6 +181,7 @@ class Sharded:
         inputs = (query, key, value, spec.parameter)
         exact = statistics_dtype(query.dtype)
         query_sum, key_sum, value_sum, bias_sum = gradient_sums(inputs, needed, exact)
+        # Gradients of keys and values visit every process with them.
         travelers = [t for t in (key_sum, value_sum) if t is not None]
 
         def visit(stretches: tuple[range, ...], tensors: list[Tensor], totals: list[Tensor]) -> None:
@@ -274,6 +281,7 @@ class _Rows(torch.autograd.Function):
         state = runner.fold(query, key, value, spec, want)
         ctx.spec, ctx.want, ctx.runner = spec, want, runner
         ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
+        # What nobody differentiates stays None, and costs nothing.
         ctx.set_materialize_grads(False)
         constants = [getattr(state, name) for name in CONSTANT]
         ctx.mark_non_differentiable(*(t for t in constants if t is not None))
