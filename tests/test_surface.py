@@ -5,7 +5,6 @@ A table holds one valid call for each; the sweep varies one argument at a time. 
 
 import inspect
 import resource
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -261,13 +260,8 @@ TABLE: dict[str, dict[str, Valid]] = {
         "temperatures": Valid({"scores": [1.0, 2.0], "temperatures": [0.5, 1.0], "tokens": None, "title": "a"}),
     },
     "regard.scale": {
-        "Layout": Valid({"stretches": ((range(3),), (range(3, 5),))}, lambda made: made.positions(0)),
-        "contiguous": Valid({"tokens": 5, "processes": 2, "start": 1}),
-        "zigzag": Valid({"tokens": 5, "processes": 2, "start": 1}),
-        "observe_long": Valid({
-            "query": QUERY, "key": KEY, "value": VALUE, "folder": Path(tempfile.mkdtemp()) / "long", "stretch": 2,
-            "progress": None, "statistics": None, "top": 1, "map": 4, "engine": "auto"}),
-    },
+        "Layout": Valid({"stretches": ((range(3),), (range(3, 5),))}),
+        **dict.fromkeys(("contiguous", "zigzag"), Valid({"tokens": 5, "processes": 2, "start": 1}))},
     "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": (), "next_tokens": None})},
     "regard.training": {
         "Recipe": Valid({
@@ -305,7 +299,7 @@ LEFT_OUT = {
     | {"changed": "of a table", "rollout": "of a record", "sparse_plan": "of a plan"}
     | dict.fromkeys(("norms", "norm_shares"), "of a record with vectors")
     | dict.fromkeys(("eviction", "redundancy"), "of a record with vectors"),
-    "regard.scale": dict.fromkeys(("attend", "observe"), "of a group of processes"),
+    "regard.scale": dict.fromkeys(("attend", "observe", "observe_long"), "of processes and folders: tests/scale"),
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history")
     | {"profile": "of a profile", "findings": "of a diagnosis"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}
@@ -314,7 +308,6 @@ LEFT_OUT = {
 OWN_CODE = {
     ("errors_by_rank", "approximate"): ("function", "type", "module"),
     ("survey", "progress"): ("function", "type", "module"),
-    ("observe_long", "progress"): ("function", "type", "module"),
     ("diagnose_model", "model"): ("module",),
     ("diagnose_model", "statistics"): ("function", "type", "module"),
     ("diagnose_model", "progress"): ("function", "type", "module"),

@@ -85,3 +85,14 @@ def test_the_tasks_bring_theirs(path):
     names = {}
     exec(trainings[f"h{1 + titles.index(TITLE)}"].code, names)
     assert names["history"].steps == trainings["h1"].history.steps
+
+
+def test_the_code_of_a_history_is_that_of_the_python_api(asked):
+    client, history = asked
+    options = {"statistic": "entropy", "step": history.pictured[-1]}
+    code = client.get("/api/histories/h1/snippet", params=options).json()["code"]
+    assert code.startswith("history = ...") and "history.of_statistic('entropy')" in code
+    assert f"history.pictured.index({history.pictured[-1]})" in code
+    for wrong, status in (({"statistic": "fame"}, 400), (options | {"step": -1}, 422), ({}, 422)):
+        answer = client.get("/api/histories/h1/snippet", params=wrong)
+        assert answer.status_code == status and len(answer.json()["detail"]) > 0

@@ -2,6 +2,7 @@
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,9 @@ import pandas
 import pypdfium2
 from PIL import Image
 
+from house import guards
+
+SHOTS = guards.ROOT / "build" / "screenshots"
 PICTURES = ("PNG", "SVG", "PDF")
 
 
@@ -76,3 +80,35 @@ def shot_of(page, svg: Path) -> np.ndarray:
     )
     page.set_viewport_size({"width": round(width), "height": round(height)})
     return np.asarray(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+
+
+def difference(one: np.ndarray, other: np.ndarray) -> float:
+    """The mean difference of two pictures of nearly one size, of 255."""
+    assert np.abs(np.subtract(one.shape, other.shape)).max() <= 2
+    height, width = (min(a, b) for a, b in zip(one.shape[:2], other.shape[:2], strict=True))
+    return float(np.abs(one[:height, :width].astype(float) - other[:height, :width]).mean())
+
+
+def agree(page, chromium, folder: Path, name: str, wanted: Sequence[str]) -> None:
+    """Take the PNG, SVG and PDF of a view: they show the same, have the wanted words, and ask for no styles."""
+    png, svg, pdf = (taken(page, folder, kind) for kind in PICTURES)
+    pixels = np.asarray(Image.open(png).convert("RGB"))
+    # A picture of paper: white around, and colors within.
+    assert (pixels[:20] == 255).all() and len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
+    paper = chromium.new_context(device_scale_factor=2)
+    opened_svg = paper.new_page()
+    drawn = shot_of(opened_svg, svg)
+    text = " ".join(opened_svg.locator("text").all_text_contents())
+    paper.close()
+    printed, words = rendered(pdf, 2 / 0.75)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    for kind, picture in (("png", pixels), ("svg", drawn), ("pdf", printed)):
+        Image.fromarray(picture).save(SHOTS / f"export-{name}-{kind}.png")
+    # Letters are smoothed in other ways, and nothing else differs; an empty page would differ by a lot more.
+    blank = difference(pixels, np.full_like(pixels, 255))
+    assert difference(pixels, drawn) < min(3.0, blank / 4)
+    assert difference(pixels, printed) < min(6.0, blank / 2)
+    for word in wanted:
+        assert word in text and word in " ".join(words.split())
+    written = svg.read_text()
+    assert "var(--" not in written and "<style" not in written and "Arial" in written

@@ -89,6 +89,10 @@ def test_another_call_or_a_damaged_folder_is_an_error(tmp_path):
         scale.observe_long(query, key + 1, mask=rg.causal(), **call)
     with pytest.raises(ArgumentError, match="stretch must be"):
         scale.observe_long(query, key, folder=tmp_path / "b", stretch=0)
+    with pytest.raises(ArgumentError, match="folder must be a string or a path, got 3"):
+        scale.observe_long(query, key, folder=3)
+    with pytest.raises(ArgumentError, match="progress must be a function"):
+        scale.observe_long(query, key, folder=tmp_path / "b", progress=3)
     rows = tmp_path / "a" / "rows-000001.safetensors"
     content = rows.read_bytes()
     rows.write_bytes(content[:-40] + b"x" + content[-39:])

@@ -7,7 +7,7 @@ import torch
 import regard as rg
 from regard.errors import ArgumentError
 from regard.record import History
-from regard.web.history import Training, describe_history, maps_of, values_of
+from regard.web.history import Training, describe_history, history_code, maps_of, values_of
 
 
 class Pair(torch.nn.Module):
@@ -55,3 +55,21 @@ def test_values_and_maps_are_those_of_the_history(history):
     assert torch.equal(maps["1"], history.maps[1][1])
     with pytest.raises(ArgumentError, match="maps"):
         maps_of(history, 3)
+
+
+def test_the_code_gives_the_same_numbers(history, tmp_path):
+    history.save(tmp_path / "history.safetensors")
+    load = f"import regard as rg\n\nhistory = rg.load({str(tmp_path / 'history.safetensors')!r})"
+    training, names = Training("a pair", history, code=load), {}
+    exec(history_code(training, "max_weight", 10), names)
+    assert names["steps"] == history.steps
+    assert np.array_equal(names["values"], history.of_statistic("max_weight"), equal_nan=True)
+    assert all(torch.equal(maps, history.maps[index][1]) for index, maps in enumerate(names["maps"]))
+    assert "maps" not in history_code(training, "entropy")
+    assert "a pair" in history_code(Training("a pair", history), "entropy")
+
+
+@pytest.mark.parametrize(("options", "words"), [(("fame",), "statistic"), (("entropy", 3), "maps")])
+def test_code_of_what_is_not_there_is_refused(history, options, words):
+    with pytest.raises(ArgumentError, match=words):
+        history_code(Training("a pair", history), *options)

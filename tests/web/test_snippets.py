@@ -6,7 +6,7 @@ import torch
 
 import regard as rg
 from regard.errors import ArgumentError
-from regard.record import load
+from regard.record import attach_picture, load, picture_of
 from regard.web.changes import distances
 from regard.web.snippets import Snippet, code, codes
 
@@ -100,6 +100,22 @@ def test_changes_are_differences_of_the_tables(folder, name, column):
 def test_changes_of_weights_are_distances(folder):
     text = code(Snippet("changes", name="weights"), lines(folder, "second"), lines(folder))
     assert run(text)["difference"] == distances(load(folder / "first"), load(folder / "second"))
+
+
+@pytest.mark.parametrize("side", ["query", "key"])
+def test_a_picture_has_the_weights_of_all_heads(folder, tmp_path, side):
+    record = load(folder / "first")
+    attach_picture(record, np.zeros((8, 12), np.uint8), (5, 7), start=3)
+    record.save(tmp_path / "seen")
+    window = {"q0": 40, "q1": 41} if side == "query" else {"k0": 40, "k1": 41}
+    names = run(code(Snippet("picture", head=2, **window), lines(tmp_path, "seen")))
+    whole = torch.stack([record[0].weights(head) for head in range(4)])
+    want = whole[:, 40] if side == "query" else whole[:, :, 40]
+    # One row is multiplied in another order than all of them.
+    assert np.allclose(names["weights"], want, rtol=1e-4, atol=1e-12)
+    assert names["picture"] == picture_of(record)
+    assert torch.equal(names["patches"], names["weights"][:, 3:38].reshape(4, 5, 7))
+    assert torch.equal(names["table"], whole[2])
 
 
 def test_a_check_is_a_diagnosis(folder):

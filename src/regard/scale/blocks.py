@@ -119,6 +119,7 @@ class Block:
             mask = moved(mask, self.by, first)
         # The margin has no keys of this call.
         if self.margin:
+            # The margin's keys are zeros that nobody may attend.
             hidden = ~prefix(self.margin)
             mask = hidden if mask is None else mask & hidden
         bias = self.spec.bias
@@ -127,8 +128,10 @@ class Block:
             values = bias.values[self.bias_index]
             if values.shape[3] > 1 or bias.values.shape[3] > 1:
                 values = pad(values, (self.margin, 0))
+            # Its columns begin with the block's first key, as positions do.
             bias = Dense(values, row=first)
         elif bias is not None and type(bias) not in INVARIANT:
+            # What looks at positions itself is shown those of the whole call.
             bias = MovedBias(bias, self.by, self.offset)
         return replace(self.spec, offset=first, mask=mask, bias=bias, sink_logit=None)
 
@@ -167,6 +170,7 @@ class Block:
         state = engine.rows(query, self.padded(key), value, self.local, self.local_want)
         changed: dict[str, Any] = {}
         if state.c is not None:
+            # In float64, as the sums are: nothing is lost by moving them.
             changed["c"] = self._absolute(state.c, state.l)
         if state.top_keys is not None:
             changed["top_keys"] = torch.where(state.top_keys < 0, -1, state.top_keys + self.by)
@@ -252,6 +256,7 @@ def _moved_column(column: Column, by: int, first_query: int, keys: int) -> Colum
         return column
     # Only as many of the first keys as lie behind that position.
     if column.kind == "first":
+        # Of the first keys the block holds those that are left of its own.
         count = max(0, column.count - by)
         return replace(column, phi=lambda w, d: w.k(d) < count, touches=lambda w: w.k0 < count, count=count)
     if column.kind == "group" and column.members is not None:

@@ -89,6 +89,7 @@ def prepared(
     cards = links.agree(describe, device, free=("engine",))
     # One engine for all processes: the most general that one of them needs.
     names = [card["engine"] for card in cards]
+    # The list goes from the fastest to the most general.
     chosen = next(candidate for candidate in reversed(ENGINES) if candidate.name in names)
     return replace(calls[0], runner=replace(calls[0].runner, engine=chosen))
 
@@ -120,6 +121,7 @@ def _checked(
     first, count, stretches = _queries(queries, keys, local, plan.whole_queries, links.rank)
     _check_count("query", sum(map(len, stretches)), local.queries, links.rank)
     _check_count("key", keys.count(links.rank), local.keys, links.rank)
+    # Heads and dims are those of every shard; tokens those of all.
     sizes = replace(local, queries=count, keys=keys.tokens)
     spec = _spec(sizes, local, first, spec_arguments).on(query.device)
     want = wanted(sizes, first)
@@ -183,6 +185,7 @@ def _engine(
     names = [engine.name for engine in known]
     if name != "auto" and name not in names:
         raise EngineError(f'engine must be "auto" or one of {names}, got {name!r}')
+    # An engine looks at types and at what is asked, not at numbers.
     sample = query[:, :, :0]
     values = None
     if value is not None:

@@ -149,6 +149,7 @@ def zigzag(tokens: int, processes: int, *, start: int = 0) -> Layout:
 
 def _cuts(tokens: int, parts: int, start: int) -> list[range]:
     tokens, start = whole("tokens", tokens, 0), whole("start", start)
+    # The first ones are longer by a token, where it does not divide.
     size, more = divmod(tokens, parts)
     ranges, at = [], start
     for number in range(parts):

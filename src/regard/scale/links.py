@@ -78,6 +78,7 @@ class Links:
             card = dict(describe())
         except Exception as error:
             fault, card = error, {"refused": f"{type(error).__name__}: {error}"[:500]}
+        # Also with a fault: the others wait for this message.
         cards = self._cards(card, device)
         if fault is not None:
             raise fault
@@ -138,6 +139,7 @@ class Links:
         Args:
             tensors: contiguous, of the same shapes on every process; not written to before `wait`.
         """
+        # Its own memory: what is sent must not be written over on the way.
         arriving = [torch.empty_like(tensor) for tensor in tensors]
         to, source = (self._global(self.rank + step) for step in (1, -1))
         operations = [dist.P2POp(dist.isend, tensor, to, self.group) for tensor in tensors]

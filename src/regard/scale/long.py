@@ -177,6 +177,7 @@ class _Work:
             return 0, self._blank()
         tensors, metadata = _unpacked(self.folder / SUMS)
         done = int(metadata.get("done", "0"))
+        # Sums that hold a stretch whose rows are gone cannot be completed.
         missing = [number for number in range(done) if not self.path(number).exists()]
         if missing:
             raise RecordError(f"{self.folder}: {self.path(missing[0]).name} is done and not there")
@@ -215,6 +216,7 @@ class _Work:
 
     def packed(self, sums: _Sums, done: int) -> dict[str, Tensor]:
         """The sums as tensors with names."""
+        # A call without column statistics has a file that says how far it is, too.
         tensors = {"done": torch.tensor([done])}
         tensors |= {
             n: t for n in ("received", "received_max", "by_offset") if (t := getattr(sums, n)) is not None
@@ -319,6 +321,7 @@ def _settings(
         "bias": full.parameter,
         "sink_logit": full.sink_logit,
     }
+    # Numbers and tensors that a statistic is bound to are part of the call.
     columns = {column.name: [column.count, column.low, column.high] for column in want.columns}
     members = [_digest(tensor) for column in want.columns for tensor in column.tensors]
     return {

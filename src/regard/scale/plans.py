@@ -112,6 +112,7 @@ class Gather(Ring):
         /,
     ) -> list[Tensor]:
         """See `Plan`: one visit of the whole sequence, whose sums are then added up and cut."""
+        # Messages are of one size: of the longest shard.
         most = max(layout.count(r) for r in range(links.processes))
         everything = []
         for tensor in tensors:
@@ -145,6 +146,7 @@ class States:
         /,
     ) -> list[Tensor]:
         """See `Plan`: one visit, of this process's keys."""
+        # Every query meets them here: they are complete.
         results = list(totals)
         visit(layout.stretches[links.rank], list(tensors), results)
         return results

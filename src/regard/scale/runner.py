@@ -75,6 +75,7 @@ class Sharded:
                 if value is not None:
                     values = tensors[1][:, :, columns]
                 state = block.state(self.engine, query[:, :, rows], tensors[0][:, :, columns], values)
+                # Any order of blocks gives one state: merging is associative and commutative.
                 states[number] = merge(states[number], state)
 
         tensors = [key]
@@ -93,6 +94,7 @@ class Sharded:
         sizes = self.sizes
         blank = query.new_zeros((sizes.batch, sizes.heads, key.shape[2]), dtype=exact)
         flags = {"received": want.received, "received_max": want.received_max}
+        # Only what was asked for goes round with the keys.
         names = [name for name, wanted in flags.items() if wanted]
         # Sums of different processes are added on their way, and largest weights compared.
         maxima = [name == "received_max" for name in names]
@@ -115,6 +117,7 @@ class Sharded:
         totals = self.plan.bring(self.links, self.keys, [key], [blank.clone() for _ in names], visit, maxima)
         results: dict[str, Any] = dict(zip(names, totals, strict=True))
         if by_offset is not None:
+            # Every pair of query and key was in one process's blocks.
             by_offset = self.links.total(by_offset)
         return Sums(results.get("received"), results.get("received_max"), self._joined(picture), by_offset)
 
@@ -280,6 +283,7 @@ class _Rows(torch.autograd.Function):
         state = runner.fold(query, key, value, spec, want)
         ctx.spec, ctx.want, ctx.runner = spec, want, runner
         ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
+        # What nobody differentiates stays None, and costs nothing.
         ctx.set_materialize_grads(False)
         # They do not change when scores move a little.
         constants = [getattr(state, name) for name in CONSTANT]

@@ -240,7 +240,7 @@ def largest(result: Rollout, text: Text, row: int, count: int = 20, batch: int =
 
 
 def flow_code(wanted: FlowOf, record: str) -> str:
-    """Python that gives the numbers of a flow.
+    """Python that gives the numbers of a flow: `shares`, `source`, and of a corrected flow `times`.
 
     Args:
         wanted: which flow. record: lines after which `record` is the record.
@@ -253,9 +253,18 @@ def flow_code(wanted: FlowOf, record: str) -> str:
     }
     options |= {"corrected": wanted.corrected, "by": wanted.by}
     words = "".join(f", {name}={value!r}" for name, value in options.items())
-    return (
-        f"{record}\n\nflow = rg.analysis.flow.rollout(record, {wanted.token}{words})\nshares = flow.shares\n"
-    )
+    lines = [
+        record,
+        "",
+        f"flow = rg.analysis.flow.rollout(record, {wanted.token}{words})",
+        "# (batch, layers + 1, tokens): row 0 is before the first layer.",
+        "shares = flow.shares",
+        "# The same of the text that is looked at; None without cross-attention.",
+        "source = flow.source",
+    ]
+    if wanted.corrected:
+        lines.append("times = flow.corrected")
+    return "\n".join(lines) + "\n"
 
 
 def _method(name: By, why: str | None) -> MethodLine:

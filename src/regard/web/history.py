@@ -124,12 +124,48 @@ def maps_of(history: History, step: int) -> dict[str, Tensor]:
     Raises:
         ArgumentError: the history has no maps of this step.
     """
-    if step not in history.pictured:
-        known = close_to(str(step), [str(one) for one in history.pictured])
-        raise ArgumentError(f"the step must be one that has maps, got {step}; {known}")
+    _check_pictured(history, step)
     # Maps are counted along the steps that have some.
     index = history.pictured.index(step)
     return {str(layer): maps[index] for layer, maps in enumerate(history.maps)}
+
+
+def history_code(training: Training, statistic: str, step: int | None = None) -> str:
+    """Python that gives the numbers of a history: `values` of a statistic, and the `maps` of a step.
+
+    Args:
+        training: whose code reads the history.
+        statistic: one of `history.statistics`.
+        step: one of `history.pictured`; None: without maps.
+
+    Raises:
+        ArgumentError: the history has no such statistic, or no maps of this step.
+    """
+    history = training.history
+    if statistic not in history.statistics:
+        known = close_to(statistic, history.statistics)
+        raise ArgumentError(f"the statistic must be one of the history, got {statistic!r}; {known}")
+    lines = [
+        training.code or f"history = ...  # the history that was shown as {training.title!r}",
+        "",
+        "# (steps, heads)",
+        "steps = history.steps",
+        f"values = history.of_statistic({statistic!r})",
+    ]
+    if step is not None:
+        _check_pictured(history, step)
+        lines += [
+            "",
+            "# Of each layer the mean weights of its heads, (heads, rows, columns).",
+            f"maps = [layer[history.pictured.index({step})] for layer in history.maps]",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _check_pictured(history: History, step: int) -> None:
+    if step not in history.pictured:
+        known = close_to(str(step), [str(one) for one in history.pictured])
+        raise ArgumentError(f"the step must be one that has maps, got {step}; {known}")
 
 
 def _layer(history: History, index: int, name: str) -> HistoryLayer:

@@ -10,11 +10,13 @@ from regard.errors import ArgumentError
 from regard.statistics.observation import COLUMNS
 from regard.web.series import GROUP
 
-What = Literal["heads", "window", "cells", "lines", "series", "check", "changes"]
+What = Literal["heads", "window", "cells", "lines", "series", "check", "changes", "picture"]
 Pool = Literal["mean", "max"]
 WEIGHTS, ROLE = "weights", "role:"
 # As the lines between two columns of tokens are drawn.
 LEAST, MOST_LINES = 0.01, 16
+# Words whose pictures are shown.
+MOST_WORDS = 512
 SCALES = {"linear": "linear", "root": "sqrt"}
 
 CELLS = '''
@@ -40,9 +42,11 @@ class Snippet:
     Attributes:
         what: "heads", the table of heads; "window", weights of one head; "cells", its map in cells of `cell` tokens;
             "lines", the largest weights of a window; "series", a statistic along the tokens; "check", the findings;
-            "changes", what became of the heads of a record with changes.
+            "changes", what became of the heads of a record with changes; "picture", the weights that all heads of a
+            call have on or from the patches of a picture, and those of the first queries of one head.
         call, head, batch: which head.
-        q0, q1, k0, k1: queries `q0 ≤ q < q1` and keys `k0 ≤ k < k1`; of "cells" cells.
+        q0, q1, k0, k1: queries `q0 ≤ q < q1` and keys `k0 ≤ k < k1`; of "cells" cells; of "picture" one query and all
+            keys, or all queries and one key.
         name: the statistic of a series, or of the changes: "weights" is the distance of the weights.
         scale: of the colors.
     """
@@ -173,6 +177,21 @@ def _series(view: Snippet) -> Lines:
     return [], [f"values = {call}.rows({view.name.removeprefix(GROUP)!r})[{view.batch}]"]
 
 
+def _picture(view: Snippet) -> Lines:
+    rows, columns = f"slice({view.q0}, {view.q1})", f"slice({view.k0}, {view.k1})"
+    call = f"record[{view.call}]"
+    return ["import torch", "from regard.record import picture_of"], [
+        f"call, picture = {call}, picture_of(record)",
+        f"heads = [call.weights(head, {rows}, {columns}).flatten() for head in range(call.sizes.heads)]",
+        "# (heads, tokens), and of these the patches: (heads, rows, columns).",
+        "weights = torch.stack(heads)",
+        "patches = weights[:, picture.start : picture.start + picture.patches]",
+        "patches = patches.reshape(-1, picture.rows, picture.columns)",
+        "# Of one head the first queries, such as words: (queries, keys).",
+        f"table = call.weights({view.head}, slice(0, {MOST_WORDS}))",
+    ]
+
+
 def _check(_view: Snippet) -> Lines:
     lines = [
         "diagnosis = diagnose(record)",
@@ -201,4 +220,5 @@ _LINES = {
     "lines": _lines,
     "series": _series,
     "check": _check,
+    "picture": _picture,
 }

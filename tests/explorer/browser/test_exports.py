@@ -13,8 +13,7 @@ import torch
 import uvicorn
 from PIL import Image
 
-from explorer.browser.conftest import SHOTS
-from helpers.exports import PICTURES, open_menu, plain, rendered, shot_of, tables, taken, titles
+from helpers.exports import agree, open_menu, plain, tables, taken, titles
 from house import guards
 from regard.analysis import diagnose
 from regard.explorer import serve
@@ -126,37 +125,9 @@ def visit(chromium, opened):
     assert complaints == []
 
 
-def difference(one: np.ndarray, other: np.ndarray) -> float:
-    """The mean difference of two pictures of nearly one size, of 255."""
-    assert np.abs(np.subtract(one.shape, other.shape)).max() <= 2
-    height, width = (min(a, b) for a, b in zip(one.shape[:2], other.shape[:2], strict=True))
-    return float(np.abs(one[:height, :width].astype(float) - other[:height, :width]).mean())
-
-
 @pytest.mark.parametrize("name", VIEWS)
 def test_pictures_open_and_show_the_same(visit, chromium, tmp_path, name):
-    page = visit(name)
-    png, svg, pdf = (taken(page, tmp_path, kind) for kind in PICTURES)
-    pixels = np.asarray(Image.open(png).convert("RGB"))
-    # A picture of paper: white around, and colors within.
-    assert (pixels[:20] == 255).all() and len(np.unique(pixels.reshape(-1, 3), axis=0)) > 20
-    paper = chromium.new_context(device_scale_factor=2)
-    opened_svg = paper.new_page()
-    drawn = shot_of(opened_svg, svg)
-    text = " ".join(opened_svg.locator("text").all_text_contents())
-    paper.close()
-    printed, words = rendered(pdf, 2 / 0.75)
-    SHOTS.mkdir(parents=True, exist_ok=True)
-    for kind, picture in (("png", pixels), ("svg", drawn), ("pdf", printed)):
-        Image.fromarray(picture).save(SHOTS / f"export-{name}-{kind}.png")
-    # Letters are smoothed in other ways, and nothing else differs; an empty page would differ by a lot more.
-    blank = difference(pixels, np.full_like(pixels, 255))
-    assert difference(pixels, drawn) < min(3.0, blank / 4)
-    assert difference(pixels, printed) < min(6.0, blank / 2)
-    for wanted in WORDS[name]:
-        assert wanted in text and wanted in " ".join(words.split())
-    written = svg.read_text()
-    assert "var(--" not in written and "<style" not in written and "Arial" in written
+    agree(visit(name), chromium, tmp_path, name, WORDS[name])
 
 
 def test_a_picture_has_the_color_of_every_weight(visit, record, tmp_path):

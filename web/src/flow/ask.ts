@@ -99,3 +99,8 @@ export function largestOf(
   const path = `${pathOf(flow, `/largest/${row}`)}&of=${of}&count=${count}&batch=${flow.batch}`;
   return client.carrier.json(path, { signal }) as Promise<Largest>;
 }
+
+/** Python that gives the numbers of a flow. */
+export async function codeOf(client: Client, flow: FlowOf): Promise<string> {
+  return ((await client.json(pathOf(flow, "/snippet"))) as { code: string }).code;
+}

@@ -62,3 +62,9 @@ export async function mapsOf(client: Client, history: HistoryDescription, id: st
     return { weights: Float32Array.from(codes(answer, String(layer)), (code) => values[code]!), rows, columns };
   });
 }
+
+/** Python that gives a statistic of all heads, and their maps at a step. */
+export async function codeOf(client: Client, id: string, statistic: string, step: number | null): Promise<string> {
+  const parameters = new URLSearchParams({ statistic, ...(step === null ? {} : { step: String(step) }) });
+  return ((await client.json(pathOf(id, `/snippet?${parameters}`))) as { code: string }).code;
+}

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from regard.explorer.opened import NotOpenError
-from regard.explorer.routes.shared import ARRAYS, Arrays, Index, Open, QuickLane
-from regard.web.history import HistoryDescription, Training, describe_history, maps_of, values_of
+from regard.explorer.routes.shared import ARRAYS, MOST, Arrays, Index, Open, QuickLane
+from regard.explorer.routes.views import Code
+from regard.web.history import (
+    HistoryDescription,
+    Training,
+    describe_history,
+    history_code,
+    maps_of,
+    values_of,
+)
 
 router = APIRouter(prefix="/histories/{history}")
 
@@ -43,3 +51,13 @@ def maps(training: Asked, step: Index) -> Any:
         known = ", ".join(map(str, training.history.pictured)) or "none"
         raise NotOpenError(f"the step must be one that has maps ({known}), got {step}")
     return Arrays(maps_of(training.history, step))
+
+
+@router.get("/snippet")
+def snippet(
+    training: Asked,
+    statistic: Annotated[str, Query(max_length=100)],
+    step: Annotated[int | None, Query(ge=0, le=MOST)] = None,
+) -> Code:
+    """Python that reads the history and gives a statistic of all heads, and their maps at a step that has some."""
+    return Code(history_code(training, statistic, step))
