@@ -18,7 +18,7 @@ LEAST_CLAIMS = 5
 CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)|<https?:[^>]*>")
 # A measured number: one with decimals, a percentage, or one with thousands apart.
-NUMBER = re.compile(r"(?<![\w.])\d[\d ]*\.\d+|(?<![\w.])\d+(?= ?%)|(?<![\w.])\d{1,3}(?: \d{3})+(?![\w.])")
+NUMBER = re.compile(r"(?<![\w.])\d[\d ]*\.\d+|(?<![\w.])\d+(?= ?%)|(?<![\w.])\d{1,3}(?: \d{3})+(?!\w|\.\d)")
 SOURCE = re.compile(r"\b(?:18|19|20)\d\d\b")
 ARXIV = re.compile(r"\b\d{4}\.\d{4,5}\b")
 COMMAND = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
