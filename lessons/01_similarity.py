@@ -157,7 +157,10 @@ spreads, beyond = {}, {}
 for dim in (3, 16, 128):
     pairs = torch.nn.functional.normalize(torch.randn(2, 10_000, dim, dtype=torch.float64), dim=-1)
     angles = (pairs[0] * pairs[1]).sum(1)
-    spreads[dim], beyond[dim] = float(angles.std()) * math.sqrt(dim), float((angles.abs() > 0.5).double().mean())
+    spreads[dim], beyond[dim] = (
+        float(angles.std()) * math.sqrt(dim),
+        float((angles.abs() > 0.5).double().mean()),
+    )
 assert beyond[3] > 1 / 3 and beyond[128] == 0
 assert all(abs(spread - 1) < 0.03 for spread in spreads.values())
 print({dim: round(share, 4) for dim, share in beyond.items()})

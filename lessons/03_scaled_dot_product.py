@@ -113,7 +113,7 @@ for dim in raw:
 peaks = [raw[dim].largest_weight for dim in sorted(raw)]
 assert peaks == sorted(peaks) and abs(peaks[0] - 0.28) < 0.01 and abs(raw[1024].largest_weight - 0.95) < 0.01
 assert raw[1024].gradient < 0.01 * scaled[1024].gradient
-assert all(0.10 < one.largest_weight < 0.12 for one in scaled.values()) 
+assert all(0.10 < one.largest_weight < 0.12 for one in scaled.values())
 widths = sorted(raw)
 rg.draw.series(
     [
@@ -158,7 +158,9 @@ scores = torch.randn(7, dtype=torch.float64, generator=torch.Generator().manual_
 w = scores.softmax(-1)
 formula = torch.diag(w) - torch.outer(w, w)
 assert torch.allclose(torch.func.jacrev(lambda s: s.softmax(-1))(scores), formula)
-sizes = rg.analysis.softmax_gradient(torch.stack([torch.eye(8)[0], torch.full((8,), 1 / 8), torch.tensor([0.5, 0.5] + 6 * [0.0])]))
+sizes = rg.analysis.softmax_gradient(
+    torch.stack([torch.eye(8)[0], torch.full((8,), 1 / 8), torch.tensor([0.5, 0.5] + 6 * [0.0])])
+)
 assert sizes[0] == 0 and math.isclose(sizes[1], math.sqrt(7) / 8, rel_tol=1e-6) and sizes[2] > sizes[1]
 
 # %% [markdown]

@@ -36,7 +36,9 @@ rg.draw.heatmap(weights, title="Eight waves under a causal mask")
 # itself, so its weight is 1; the last row is that without a mask.
 
 # %%
-assert bool((weights.triu(1) == 0).all()) and torch.allclose(weights.sum(-1), torch.ones(8, dtype=torch.float64))
+assert bool((weights.triu(1) == 0).all()) and torch.allclose(
+    weights.sum(-1), torch.ones(8, dtype=torch.float64)
+)
 printed = [
     [1.000, 0, 0, 0, 0, 0, 0, 0],
     [0.018, 0.982, 0, 0, 0, 0, 0, 0],
@@ -115,11 +117,15 @@ batch, lengths = torch.randn(2, 1, 6, 16), torch.tensor([6, 4])
 mask = rg.padding(lengths)
 output = rg.attend(batch, batch, batch, mask=mask)
 alone = rg.attend(*[batch[1:, :, :4]] * 3)
-assert bool((rg.weights(batch, batch, mask=mask)[1, 0, :, 4:] == 0).all()) and torch.allclose(output[1:, :, :4], alone, atol=1e-6)
+assert bool((rg.weights(batch, batch, mask=mask)[1, 0, :, 4:] == 0).all()) and torch.allclose(
+    output[1:, :, :4], alone, atol=1e-6
+)
 broken = batch.clone()
 broken[1, :, 4:] = torch.nan
 naive = rg.weights(batch, batch, mask=mask) @ broken
-assert bool(naive[1].isnan().all()) and torch.allclose(rg.attend(broken, broken, broken, mask=mask)[1:, :, :4], alone, atol=1e-6)
+assert bool(naive[1].isnan().all()) and torch.allclose(
+    rg.attend(broken, broken, broken, mask=mask)[1:, :, :4], alone, atol=1e-6
+)
 
 # %% [markdown]
 # ## The row that may attend to nothing
@@ -139,7 +145,9 @@ assert torch.allclose((row * 0 - 1e9).softmax(-1), torch.tensor([[1 / 3, 1 / 3, 
 left = rg.causal() & rg.padding(torch.tensor([4]), start=torch.tensor([2]))
 seen = rg.observe(batch[:1], batch[:1], batch[:1], mask=left)
 assert seen.valid()[0, 0].tolist() == [False, False, True, True, True, True]
-assert bool((seen.output[0, 0, :2] == 0).all()) and torch.isclose(seen.mean("entropy")[0, 0], seen.entropy[0, 0, 2:].mean())
+assert bool((seen.output[0, 0, :2] == 0).all()) and torch.isclose(
+    seen.mean("entropy")[0, 0], seen.entropy[0, 0, 2:].mean()
+)
 
 # %% [markdown]
 # ## Masks are made of masks
@@ -167,7 +175,9 @@ assert int(earlier.sum()) == 28 and int((earlier & ~window.dense(8, 8)[0, 0]).su
 one = x[:, :, -1:]
 end, start = (rg.observe(one, x, x, mask=rg.causal(), align=align) for align in ("end", "start"))
 assert int(end.allowed) == 8 and int(start.allowed) == 1
-assert torch.allclose(start.output, sdpa(one, x, x, is_causal=True)) and torch.allclose(end.output, sdpa(one, x, x))
+assert torch.allclose(start.output, sdpa(one, x, x, is_causal=True)) and torch.allclose(
+    end.output, sdpa(one, x, x)
+)
 
 # %% [markdown]
 # ## Play

@@ -46,7 +46,10 @@ heads = [(pick[chosen], pick[chosen], pick[chosen]) for chosen in columns.values
 layer = rg.nn.MultiHeadAttention.from_projections(heads)
 with torch.no_grad(), rg.watch(layer, keep="vectors", tokens=tokens) as record:
     joined = layer(features[None])[0]
-rg.draw.heads(torch.stack([record[0].weights(head) for head in range(4)])[None], title="Fruit, preference, acidity, pronoun")
+rg.draw.heads(
+    torch.stack([record[0].weights(head) for head in range(4)])[None],
+    title="Fruit, preference, acidity, pronoun",
+)
 
 # %% [markdown]
 # **Claim.** The heads' outputs, of 1, 2, 3 and 2 numbers, are joined to 8 numbers for each of the 10 words, and they
@@ -178,7 +181,10 @@ assert loss_one > 0.3 and loss_two < 0.1
 before = [float(two.weights(head)[2:].diagonal(1).mean()) for head in range(2)]
 first = [float(two.weights(head)[2:, 0].mean()) for head in range(2)]
 assert max(before) > 0.5 and max(first) > 0.5 and before.index(max(before)) != first.index(max(first))
-rg.draw.heads(torch.stack([two.weights(head) for head in range(2)])[None], title="Two learned heads: one for the token before, one for the first")
+rg.draw.heads(
+    torch.stack([two.weights(head) for head in range(2)])[None],
+    title="Two learned heads: one for the token before, one for the first",
+)
 
 # %% [markdown]
 # Which head took which job is chance: another seed may swap them. That is why heads of two trainings are compared by

@@ -65,7 +65,11 @@ shapes = {
     call.layer.split(".")[0] + " " + call.kind: (call.sizes.queries, call.sizes.keys)
     for call in result.record
 }
-assert shapes == {"encoder self": (read, read), "decoder self": (written, written), "decoder cross": (written, read)}
+assert shapes == {
+    "encoder self": (read, read),
+    "decoder self": (written, written),
+    "decoder cross": (written, read),
+}
 inner = next(call for call in result.record if call.layer.startswith("decoder") and call.kind == "self")
 assert bool((inner.weights(0).triu(1) == 0).all())
 
@@ -86,7 +90,12 @@ call, head = best(result.record)
 keys = [token.removeprefix("##") for token in result.record.source_tokens[0]]
 words = result.said.split()
 alignment = call.weights(head)
-rg.draw.heatmap(alignment, tokens=[*words, "end"], key_tokens=keys, title="Which English word does each French word look at?")
+rg.draw.heatmap(
+    alignment,
+    tokens=[*words, "end"],
+    key_tokens=keys,
+    title="Which English word does each French word look at?",
+)
 
 # %% [markdown]
 # **Claim.** While it writes *3* it looks most at *3*, at *mars* most at *March*, at *2022* most at *2022*.
@@ -105,7 +114,14 @@ assert int(alignment[0].argmax()) > int(alignment[1].argmax())
 # not from the model.
 
 # %%
-texts = ["March 3, 2022", "Thursday, 3 March 2022", "July 4, 1994", "Sunday, 9 May 1976", "17 August 2035", "June 2, 1908"]
+texts = [
+    "March 3, 2022",
+    "Thursday, 3 March 2022",
+    "July 4, 1994",
+    "Sunday, 9 May 1976",
+    "17 August 2035",
+    "June 2, 1908",
+]
 marks = []
 for text in texts:
     for language in ("fr", "de"):

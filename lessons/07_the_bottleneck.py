@@ -41,7 +41,9 @@ for line in (result.header, *result.rows):
 # %%
 through_vector = [line[1] for line in result.rows]
 through_attention = [line[2] for line in result.rows]
-assert sum("✓" in cell for cell in through_attention) == 4 and sum("✓" in cell for cell in through_vector) <= 1
+assert (
+    sum("✓" in cell for cell in through_attention) == 4 and sum("✓" in cell for cell in through_vector) <= 1
+)
 assert len(through_vector) == 4 and all(len(cell.split()) >= 3 for cell in through_vector)
 
 # %% [markdown]
@@ -120,7 +122,11 @@ steps = weights.argmax(-1)[:-1].diff()
 assert (steps >= 0).float().mean() >= 3 / 4
 written = [*attention.record.tokens[0][1:], "end"]
 rg.draw.heatmap(
-    weights, tokens=written, key_tokens=attention.record.source_tokens[0], values=False, title="Bahdanau: where it looks while it writes"
+    weights,
+    tokens=written,
+    key_tokens=attention.record.source_tokens[0],
+    values=False,
+    title="Bahdanau: where it looks while it writes",
 )
 
 # %% [markdown]
@@ -134,7 +140,10 @@ rg.draw.heatmap(
 # %%
 torch.manual_seed(0)
 text = torch.randn(48, 32)
-layers = {"causal attention": rg.nn.MultiHeadAttention(32, 4, mask=rg.causal()), "GRU": torch.nn.GRU(32, 32, batch_first=True)}
+layers = {
+    "causal attention": rg.nn.MultiHeadAttention(32, 4, mask=rg.causal()),
+    "GRU": torch.nn.GRU(32, 32, batch_first=True),
+}
 norms = {name: rg.analysis.jacobian_norms(layer, text) for name, layer in layers.items()}
 rg.draw.flow(norms, title="How much an output depends on an input")
 

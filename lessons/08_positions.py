@@ -28,7 +28,9 @@ layer = rg.nn.MultiHeadAttention(32, 4).eval()
 order = torch.tensor([3, 0, 5, 1, 4, 2])
 with torch.no_grad():
     assert torch.allclose(layer(x[:, order]), layer(x)[:, order], atol=1e-6)
-    assert not torch.allclose(layer(x[:, order], mask=rg.causal()), layer(x, mask=rg.causal())[:, order], atol=1e-2)
+    assert not torch.allclose(
+        layer(x[:, order], mask=rg.causal()), layer(x, mask=rg.causal())[:, order], atol=1e-2
+    )
 
 # %% [markdown]
 # ## Sinusoidal: added to the embeddings
@@ -58,7 +60,9 @@ assert torch.allclose(encoding.norm(dim=1), torch.full((128,), math.sqrt(32)), a
 products = encoding @ encoding.T
 assert torch.allclose(products.diagonal(5), products[0, 5].expand(123), atol=1e-3)
 k, speed = 7, 10000 ** (-2 * i / 64)
-turn = torch.block_diag(*[torch.tensor([[math.cos(k * s), math.sin(k * s)], [-math.sin(k * s), math.cos(k * s)]]) for s in speed])
+turn = torch.block_diag(
+    *[torch.tensor([[math.cos(k * s), math.sin(k * s)], [-math.sin(k * s), math.cos(k * s)]]) for s in speed]
+)
 assert torch.allclose(encoding[:-k] @ turn.T, encoding[k:], atol=1e-3)
 
 # %% [markdown]
@@ -156,7 +160,11 @@ def errors(scheme, steps=300, back=3):
     """Mean squared error of a layer trained on 16 tokens, on 16, 32 and 64 tokens."""
     torch.manual_seed(0)
     added = {"sinusoidal": rg.nn.Sinusoidal(32), "learned": rg.nn.Learned(64, 32)}.get(scheme)
-    inside = {"rotary": rg.nn.Rotary(16), "alibi": rg.nn.Alibi(2), "relative": rg.nn.Relative(2, 8, num_buckets=None)}
+    inside = {
+        "rotary": rg.nn.Rotary(16),
+        "alibi": rg.nn.Alibi(2),
+        "relative": rg.nn.Relative(2, 8, num_buckets=None),
+    }
     model = rg.nn.MultiHeadAttention(32, 2, positions=inside.get(scheme), mask=rg.causal())
     parameters = [*model.parameters(), *(added.parameters() if added is not None else [])]
     optimizer = torch.optim.Adam(parameters, lr=0.02)
@@ -178,7 +186,13 @@ def errors(scheme, steps=300, back=3):
 
 names = ["sinusoidal", "learned", "rotary", "alibi", "relative"]
 results = {name: errors(name) for name in names}
-panel = rg.draw.Panel("Error", "tokens", "mean squared error", {name: ([16, 32, 64], result) for name, result in results.items()}, "x")
+panel = rg.draw.Panel(
+    "Error",
+    "tokens",
+    "mean squared error",
+    {name: ([16, 32, 64], result) for name, result in results.items()},
+    "x",
+)
 rg.draw.series([panel], title="Trained on 16 tokens: give back what stood three before")
 
 # %% [markdown]

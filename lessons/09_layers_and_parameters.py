@@ -146,7 +146,11 @@ shares = {name: parts_of(config)["embeddings"] / counts[name] for name, config i
 assert shares["BERT-base"] > 1 / 5 and shares["GPT-3 175B"] < 0.01
 ratios = [parts_of(c)["feedforward"] / parts_of(c)["attention"] for c in PUBLISHED.values()]
 assert all(abs(ratio - 2) < 0.01 for ratio in ratios)
-assert round(counts["GPT-3 Medium"] / 1e6) == 356 and PUBLISHED["GPT-3 13B"].hidden_size == 5140 and 5140 % 40 > 0
+assert (
+    round(counts["GPT-3 Medium"] / 1e6) == 356
+    and PUBLISHED["GPT-3 13B"].hidden_size == 5140
+    and 5140 % 40 > 0
+)
 
 # %% [markdown]
 # ## Sharing keys: grouped queries
@@ -160,12 +164,20 @@ assert round(counts["GPT-3 Medium"] / 1e6) == 356 and PUBLISHED["GPT-3 13B"].hid
 # %%
 small = PUBLISHED["GPT-2 small"]
 grouped = Config(
-    small.vocab_size, 768, 12, 12, num_key_value_heads=2, max_position_embeddings=small.max_position_embeddings
+    small.vocab_size,
+    768,
+    12,
+    12,
+    num_key_value_heads=2,
+    max_position_embeddings=small.max_position_embeddings,
 )
 saved = 1 - parameters_of(grouped) / counts["GPT-2 small"]
 assert round(saved, 3) == 0.095
 full, shared = rg.nn.MultiHeadAttention(768, 12), rg.nn.MultiHeadAttention(768, 12, num_kv_heads=2)
-assert parts_of(grouped)["attention"] == 12 * sum(p.numel() for p in shared.parameters()) and shared.num_kv_heads * 6 == full.num_kv_heads
+assert (
+    parts_of(grouped)["attention"] == 12 * sum(p.numel() for p in shared.parameters())
+    and shared.num_kv_heads * 6 == full.num_kv_heads
+)
 rg.draw.structure(heads=12, dim=768, kv_heads=2, mask=True)
 
 # %% [markdown]

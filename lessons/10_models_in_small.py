@@ -61,7 +61,14 @@ bert = rg.models.EncoderForMaskedLM(rg.models.EncoderConfig(**size))
 losses = {"GPT: next symbol": train(gpt, 130, lambda symbols: (symbols, symbols))}
 losses["BERT: hidden symbols"] = train(bert, 170, hide)
 rg.draw.series(
-    [rg.draw.Panel("Loss", "step", "nats a symbol", {name: (list(range(len(line))), line) for name, line in losses.items()})],
+    [
+        rg.draw.Panel(
+            "Loss",
+            "step",
+            "nats a symbol",
+            {name: (list(range(len(line))), line) for name, line in losses.items()},
+        )
+    ],
     title="Two small models learn a language of repetitions",
 )
 
@@ -83,7 +90,9 @@ torch.manual_seed(1)
 symbols = batch(64)
 with torch.no_grad(), rg.watch(gpt.eval(), keep="vectors") as causal:
     logits = gpt(symbols).logits[:, :-1]
-each = torch.nn.functional.cross_entropy(logits.flatten(0, 1), symbols[:, 1:].flatten(), reduction="none").view(64, -1)
+each = torch.nn.functional.cross_entropy(
+    logits.flatten(0, 1), symbols[:, 1:].flatten(), reduction="none"
+).view(64, -1)
 first, second = float(each[:, : HALF - 1].mean()), float(each[:, HALF:].mean())
 assert round(math.log(24), 2) == 3.18 and abs(first / math.log(24) - 1) < 0.15 and second < first / 10
 inputs, labels = hide(symbols)
@@ -115,7 +124,10 @@ def at_offset(record, offset):
 
 back, head_of_gpt = at_offset(causal, 1 - HALF)
 ahead, head_of_bert = at_offset(both, HALF)
-rg.draw.heatmap(causal[head_of_gpt[0]].weights(head_of_gpt[1]), title="GPT: the head that looks 11 back, at what comes next")
+rg.draw.heatmap(
+    causal[head_of_gpt[0]].weights(head_of_gpt[1]),
+    title="GPT: the head that looks 11 back, at what comes next",
+)
 
 # %% [markdown]
 # **Claim.** In GPT one head of the last layers puts more than half of its weight, in the second half, on the symbol 11
@@ -190,7 +202,13 @@ print(caption.said)
 crossing = next(call for call in reversed(caption.record.calls) if call.kind == "cross")
 tokens = caption.said.split()
 weights = torch.stack([crossing.weights(head)[: len(tokens)] for head in range(4)]).mean(0)
-rg.draw.heatmap(weights, tokens=tokens, key_tokens=caption.record.source_tokens[0], values=False, title="Words over patches (row, column), mean of four heads")
+rg.draw.heatmap(
+    weights,
+    tokens=tokens,
+    key_tokens=caption.record.source_tokens[0],
+    values=False,
+    title="Words over patches (row, column), mean of four heads",
+)
 
 # %% [markdown]
 # **Claim.** Each word that names a digit has its largest weight, in the head that is shown, on a patch of that digit.
@@ -200,7 +218,11 @@ rg.draw.heatmap(weights, tokens=tokens, key_tokens=caption.record.source_tokens[
 # %%
 marks = [row[3] for row in caption.rows if row[3]]
 assert marks and all(mark == "✓" for mark in marks)
-assert 2 <= len(marks) <= 4 and caption.said.count(" of ") + caption.said.count("above") + caption.said.count("below") == len(marks) - 1
+assert (
+    2 <= len(marks) <= 4
+    and caption.said.count(" of ") + caption.said.count("above") + caption.said.count("below")
+    == len(marks) - 1
+)
 
 # %% [markdown]
 # ## Play

@@ -67,7 +67,9 @@ for init in ("xavier", "small", "zero"):
     loss = model(symbols, labels=labels).loss
     loss.backward()
     losses[init] = loss.item()
-    projections = [p for name, p in model.named_parameters() if ".attention." in name and "output" not in name]
+    projections = [
+        p for name, p in model.named_parameters() if ".attention." in name and "output" not in name
+    ]
     inner[init] = sum(float(p.grad.norm()) for p in projections)
     if init == "zero":
         torch.optim.AdamW(model.parameters(), lr=1e-3).step()
@@ -119,7 +121,10 @@ panels = [
         f"Learning rate {rate}",
         "step",
         "loss, nats",
-        {name: (list(range(81)), runs[rate, warm][0]) for name, warm in (("with warm-up", 40), ("without", 0))},
+        {
+            name: (list(range(81)), runs[rate, warm][0])
+            for name, warm in (("with warm-up", 40), ("without", 0))
+        },
         "y",
     )
     for rate in (0.002, 0.01)
@@ -223,7 +228,10 @@ rg.draw.strip(history, *sharpest, title=f"Layer {sharpest[0]}, head {sharpest[1]
 kept = History.load(pretrained.folder("language", "decoder") / "history.safetensors")
 means = kept.table.groupby("step")[["entropy_fraction", "previous"]].mean()
 assert kept.steps[-1] == 4000 and float(kept.of_statistic("entropy_fraction")[0].min()) > 0.999
-assert means["entropy_fraction"][32] > 0.99 and means["entropy_fraction"][256] < 0.75 * means["entropy_fraction"][64]
+assert (
+    means["entropy_fraction"][32] > 0.99
+    and means["entropy_fraction"][256] < 0.75 * means["entropy_fraction"][64]
+)
 growth = means["previous"] / means["previous"][0]
 assert growth[4000] > 5 and growth[256] < growth[4000] * 0.75
 rg.draw.history(kept, "previous", title="Weight on the previous token, 20 heads of a model of source code")

@@ -38,13 +38,18 @@ def factor(mechanism, what):
 
 assert math.isclose(factor("exact", "operations"), 4, rel_tol=0.02)
 assert all(math.isclose(factor(name, "operations"), 2, rel_tol=0.02) for name in ("window", "linear"))
-assert math.isclose(factor("stored", "bytes"), 4, rel_tol=0.05) and math.isclose(factor("exact", "bytes"), 2, rel_tol=0.05)
+assert math.isclose(factor("stored", "bytes"), 4, rel_tol=0.05) and math.isclose(
+    factor("exact", "bytes"), 2, rel_tol=0.05
+)
 lengths = [2**power for power in range(8, 18)]
 lines = {
     name: (lengths, [rg.analysis.predicted(name, n).operations for n in lengths])
     for name in ("exact", "window", "linear", "slots")
 }
-rg.draw.series([rg.draw.Panel("Operations", "tokens", "multiply-adds", lines, "xy")], title="What each mechanism has to compute")
+rg.draw.series(
+    [rg.draw.Panel("Operations", "tokens", "multiply-adds", lines, "xy")],
+    title="What each mechanism has to compute",
+)
 
 # %% [markdown]
 # ## Sparse: leave pairs out
@@ -143,7 +148,9 @@ for t in range(40):
     normalizer = normalizer + mapped_key[:, :, t]
     asked = mapped_query[:, :, t]
     outputs.append((asked[..., None] * state).sum(2) / (asked * normalizer).sum(2, keepdim=True))
-assert torch.allclose(torch.stack(outputs, 2), rg.nn.linear_attention(*short, features, causal=True), atol=1e-4)
+assert torch.allclose(
+    torch.stack(outputs, 2), rg.nn.linear_attention(*short, features, causal=True), atol=1e-4
+)
 
 # %% [markdown]
 # **Claim.** With 512 random features instead of 32, the error falls on small scores (queries and keys halved), to below
@@ -172,7 +179,10 @@ lowrank = {
     for kind, approximate in (("slots", rg.nn.by_slots()), ("landmarks", rg.nn.by_landmarks()))
     for name, text in texts.items()
 }
-rg.draw.series([rg.draw.Panel("Error of low rank", "rank", "relative error", lowrank, "xy")], title="Where neighbors are alike, their mean can stand for them")
+rg.draw.series(
+    [rg.draw.Panel("Error of low rank", "rank", "relative error", lowrank, "xy")],
+    title="Where neighbors are alike, their mean can stand for them",
+)
 
 # %% [markdown]
 # **Claim.** On the smooth text 256 slots have an error below 0.10, on the random one above 0.5.

@@ -66,7 +66,9 @@ def assertions(cell: Cell) -> list[ast.Assert]:
 def commands(every: list[Cell]) -> list[list[str]]:
     """The commands that a lesson names, word by word."""
     blocks = [block for cell in every for block in COMMAND.findall(cell.text)]
-    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines() if line.strip()]
+    return [
+        shlex.split(line, comments=True) for block in blocks for line in block.splitlines() if line.strip()
+    ]
 
 
 def addresses(every: list[Cell]) -> list[str]:
