@@ -197,7 +197,7 @@ assert all(
 # and looks at the same key *whatever the text*. `rg.analysis.diagnose` asks for both.
 #
 # **Claim.** In the model of lesson 13, whose previous-token head has nearly all its weight on one key, no head is found to
-# have collapsed. In a saturated decoder heads are found.
+# have collapsed. In a saturated decoder they are found.
 
 
 # %%
@@ -219,7 +219,7 @@ ill = findings(decoder("saturation"), torch.randint(SYMBOLS, (4, 64), generator=
 print("trained:", sorted({finding.name for finding in honest.findings}))
 print("saturated:", sorted({finding.name for finding in ill.findings}))
 assert not any("collapse" in finding.name for finding in honest.findings)
-assert len(ill.findings) > 0 and any(finding.severity in ("warning", "severe") for finding in ill.findings)
+assert any("collapse" in finding.name for finding in ill.findings)
 
 # %% [markdown]
 # One seed and a toy task are an illustration and not a proof. The docs (*Remedies*) have the same comparison with three
