@@ -102,6 +102,7 @@ assert math.isclose((x_unit - y_unit).norm() ** 2, 2 - 2 * cosine)
 #
 # Ten words, each described by eight numbers that somebody chose by hand: column 2 is for fruit, columns 1 and 3 for
 # liking one thing over another, column 7 for acidity. The numbers are made up. In a model they are learned.
+# (The figure's bar says *attention weight*; here the numbers are dot products, and no softmax was taken.)
 
 # %%
 tokens = ["I", "prefer", "apple", "over", "orange", "because", "it", "is", "less", "acidic"]

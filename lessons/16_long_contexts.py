@@ -110,10 +110,14 @@ rg.draw.eviction(table)
 # **Claim.** With 64 keys, four first tokens in place of four recent ones raise the mean share of the mass. Heavy hitters do
 # not: in this model, on this text, they hold less than the recent keys alone.
 #
+# **Claim.** For the head that loses most it is the other way round: heavy hitters hold most of it, the recent keys least.
+#
 # **Claim.** The mean hides the worst: for some head "recent" loses more than half of its mass.
 
 # %%
 at_64 = means.loc[64]
+worst = table.groupby(["budget", "policy"])["mass"].min().unstack().loc[64]
+assert worst["heavy hitters"] > worst["first and recent"] > worst["recent"]
 assert at_64["first and recent"] > at_64["recent"] > at_64["heavy hitters"]
 recent = table[(table["policy"] == "recent") & (table["budget"] == 64)]
 assert recent["mass"].min() < 0.5
