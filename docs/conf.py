@@ -9,6 +9,7 @@ from regard.files.versions import own_version
 
 ROOT = Path(__file__).parents[1]
 CARDS = Path(__file__).parent / "cards"  # written below, ignored by git
+LESSONS = Path(__file__).parent / "lessons"  # likewise
 
 # What the notebooks' kernels inherit: Hugging Face's libraries would ask the network else.
 os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_TELEMETRY="1", TOKENIZERS_PARALLELISM="false")
@@ -130,8 +131,34 @@ def link_cards(app: Any, page: str, source: list[str]) -> None:
         source[0] = source[0].replace(f"](../{card.relative_to(ROOT)})", f"](cards/{name}.md)")
 
 
+def write_lessons(app: Any) -> None:
+    """A notebook for each lesson, which is a script in the repository; it is run when the page is built."""
+    import jupytext
+
+    LESSONS.mkdir(exist_ok=True)
+    for script in sorted((ROOT / "lessons").glob("*.py")):
+        notebook = jupytext.read(script, fmt="py:percent")
+        notebook.metadata["kernelspec"] = {
+            "name": "python3",
+            "language": "python",
+            "display_name": "Python 3",
+        }
+        text = jupytext.writes(notebook, fmt="ipynb")
+        page = LESSONS / f"{script.stem}.ipynb"
+        # One that did not change is left alone, so that a second build need not run it again.
+        if not page.exists() or page.read_text() != text:
+            page.write_text(text)
+
+
+def link_lessons(app: Any, page: str, source: list[str]) -> None:
+    """In the repository a link leads to the lesson's script, on the site to its notebook."""
+    source[0] = re.sub(r"\]\(\.\./lessons/(\w+)\.py\)", r"](lessons/\1.ipynb)", source[0])
+
+
 def setup(app: Any) -> None:
     """Sphinx calls this."""
     app.connect("builder-inited", write_cards)
+    app.connect("builder-inited", write_lessons)
     app.connect("source-read", link_cards)
+    app.connect("source-read", link_lessons)
     app.connect("autodoc-process-docstring", docstring, priority=400)

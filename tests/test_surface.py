@@ -255,6 +255,7 @@ TABLE: dict[str, dict[str, Valid]] = {
         "Panel": Valid(
             {"name": "a", "across": "b", "up": "c", "lines": {"d": ([1, 2], [3, 4])}, "logs": ""},
             lambda made: rg.draw.series([made])),
+        "sharpness": Valid({"scores": [1.0, 2.0], "coldest": 0.5, "hottest": 2.0, "title": "a"}),
         "strength": Valid({"outputs": {"a": torch.rand(3, 4)}, "tokens": None, "title": "a"}),
         "structure": Valid({"heads": 2, "dim": 4, "kv_heads": 1, "mask": True, "title": "a"}),
         "temperatures": Valid({"scores": [1.0, 2.0], "temperatures": [0.5, 1.0], "tokens": None, "title": "a"}),

@@ -22,6 +22,7 @@ FIGURES = {
     "entropy": lambda: draw.entropy(np.ones((2, 5)), title="Entropy"),
     "entropies": lambda: draw.entropy(np.ones((2, 8, 5)), title="Entropy"),
     "strength": lambda: draw.strength({"one": weights(5, 5)}, title="Strength"),
+    "sharpness": lambda: draw.sharpness(np.arange(5.0), title="Sharpness"),
     "temperatures": lambda: draw.temperatures(np.arange(5.0), title="Temperatures"),
     "positions": lambda: draw.positions(weights(5, 4), title="Positions"),
     "structure": lambda: draw.structure(),

@@ -24,6 +24,7 @@ from regard.draw.roles import roles
 from regard.draw.rollout import rollout
 from regard.draw.sentences import passage
 from regard.draw.series import Panel, series
+from regard.draw.sharpness import sharpness
 from regard.draw.sparse_plan import eviction, sparse_plan
 from regard.draw.temperatures import temperatures
 
@@ -50,6 +51,7 @@ __all__ = [
     "roles",
     "rollout",
     "series",
+    "sharpness",
     "sparse_plan",
     "strength",
     "strip",
