@@ -80,6 +80,11 @@ def test_text_is_text_and_keeps_to_its_room():
     assert words in text and np.argwhere(pixels.min(-1) < 128)[:, 1].max() <= 71 < wide
 
 
+def test_every_kind_of_blank_is_a_blank():
+    text = page([Text(10, 50, "12\u2009000 a\u00a0b\u2003c", "#000000")])[1]
+    assert "12 000 a b c" in text and "\\u" not in text
+
+
 @pytest.mark.parametrize("anchor, low, high", [("start", 100, 130), ("middle", 80, 120), ("end", 70, 100)])
 def test_text_is_anchored(anchor, low, high):
     pixels, _ = page([Text(100, 50, "iiiii", "#000000", anchor=anchor)])

@@ -10,6 +10,7 @@ import base64
 import binascii
 import math
 import re
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from io import BytesIO
@@ -217,6 +218,9 @@ def _drawable(character: str) -> str:
     """The character, or its number where no font of this machine has it."""
     if character == " " or (character.isprintable() and ord(character) in style.covered()):
         return character
+    # Thin blanks between thousands, and others that `isprintable` leaves out.
+    if unicodedata.category(character) == "Zs":
+        return " "
     return character.encode("unicode_escape").decode("ascii")
 
 

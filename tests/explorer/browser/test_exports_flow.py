@@ -38,7 +38,7 @@ WORDS = {
     "flow": ["Flow", "How much of the last state", "Largest: input", "q0.30"],
     "times": ["times the share of equal weights", "Largest: after", "rollout by value norms"],
     "part": ["q0.12", "share"],
-    "history": [f"History: {TRAINED}", "Training loss", "queries ↓", "head 2"],
+    "history": [f"History: {TRAINED}", "Training loss", "queries ↓", "head 2", "Step 12"],
     "patch": ["the patch in row 3, column 4", "All heads of the layer", "Beside the picture"],
     "to": ["Who attends to the patch in row 3, column 4"],
     "words": ["Where the model looked while it wrote", "All words"],
