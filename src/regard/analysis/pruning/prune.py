@@ -95,7 +95,7 @@ def prune(
         loss: as for `importance`.
         method: how the importance of heads is measured for the search, as for `importance`.
         confidence: of Student's t interval, text by text, whose upper end must keep the budget on the batches that
-            prove it, above 0 and below 1; None: the mean must.
+            choose and on those that prove, above 0 and below 1; None: the mean must.
 
     Returns:
         The smaller model, with loss, parameters and speed before and after.

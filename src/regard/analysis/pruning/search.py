@@ -29,25 +29,22 @@ def searched(
         texts: two batches or more.
         budget: by which part of itself the loss may grow.
         method: how the importance of heads is measured.
-        confidence: of the interval whose upper end must keep the budget on the half that proves; None: the mean must.
+        confidence: of the interval whose upper end must keep the budget on both halves; None: the mean must.
 
     Raises:
         ArgumentError: no group of heads fits into the budget, or what does so on one half fails on the other.
     """
     half, other = texts.halves()
-    gone = _greedy(model, half, _groups(model, half, method), budget)
-    if not gone:
-        raise ArgumentError(f"budget of {budget:g} cannot be met: every group of heads costs more loss")
     before, growth = other.losses(model), 0.0
-    _positive(float(before.mean()))
     if confidence is not None and len(before) < 2:
         raise ArgumentError("an interval needs two texts or more on the half that proves, got 1")
+    gone = _greedy(model, half, _groups(model, half, method), budget, confidence)
+    if not gone:
+        raise ArgumentError(f"budget of {budget:g} cannot be met: every group of heads costs more loss")
+    _positive(float(before.mean()))
     while gone:
         heads = [head for group in gone for head in group]
-        after = other.losses(model, without(model, heads))
-        growth = float(after.mean() / before.mean()) - 1
-        if confidence is not None:
-            growth = grown(before, after, confidence)[2]
+        growth = _growth(before, other.losses(model, without(model, heads)), confidence)
         if growth <= budget:
             by_layer: dict[str, list[int]] = {}
             for head in sorted(heads):
@@ -71,6 +68,13 @@ def grown(before: Tensor, after: Tensor, confidence: float) -> tuple[float, floa
     return mean / whole, low / whole, high / whole
 
 
+def _growth(before: Tensor, after: Tensor, confidence: float | None) -> float:
+    """What must keep the budget: the growth of the mean loss, or the upper end of its interval."""
+    if confidence is None:
+        return float(after.mean() / before.mean()) - 1
+    return grown(before, after, confidence)[2]
+
+
 def _groups(model: nn.Module, texts: Texts, method: Any) -> list[list[Head]]:
     """The heads that share keys together, those that matter least first."""
     known, samples = attentions(model), measured(model, texts, method)
@@ -85,9 +89,12 @@ def _groups(model: nn.Module, texts: Texts, method: Any) -> list[list[Head]]:
     return sorted(groups.values(), key=lambda group: sum(float(samples[head].mean()) for head in group))
 
 
-def _greedy(model: nn.Module, texts: Texts, groups: list[list[Head]], budget: float) -> list[list[Head]]:
+def _greedy(
+    model: nn.Module, texts: Texts, groups: list[list[Head]], budget: float, confidence: float | None
+) -> list[list[Head]]:
     """Groups of heads whose loss together fits into the budget, in the order in which they are given."""
-    most = _positive(float(texts.losses(model).mean())) * (1 + budget)
+    before = texts.losses(model)
+    _positive(float(before.mean()))
     left: dict[str, int] = {}
     for group in groups:
         left[group[0].layer] = left.get(group[0].layer, 0) + 1
@@ -98,7 +105,7 @@ def _greedy(model: nn.Module, texts: Texts, groups: list[list[Head]], budget: fl
         if left[layer] == 1:
             continue
         heads = [head for one in (*gone, group) for head in one]
-        if float(texts.losses(model, without(model, heads)).mean()) <= most:
+        if _growth(before, texts.losses(model, without(model, heads)), confidence) <= budget:
             gone.append(group)
             left[layer] -= 1
     return gone
