@@ -1,4 +1,4 @@
-// The widget of notebooks: one ES module and its style, beside the page's bundle, which is built before.
+// The program, for notebooks and for the server's page: one ES module and its style, beside the page, which is built before.
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
@@ -15,6 +15,9 @@ export default defineConfig({
     // One file each, as the notebook is given their texts.
     cssCodeSplit: false,
     modulePreload: false,
+    // What the bundle is made of asks to be named with its license.
+    license: { fileName: "licenses.md" },
+    chunkSizeWarningLimit: 700,
     rolldownOptions: {
       input: path("src/notebook/widget.ts"),
       preserveEntrySignatures: "strict",

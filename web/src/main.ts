@@ -1,5 +1,4 @@
-import { browserBar } from "./address/store.svelte";
-import { FetchCarrier } from "./carrier/fetch";
-import { mountExplorer } from "./mount";
+// The server's page. Built, it loads the notebook's module, which is the same program, so that wheels hold it once.
+import { openPage } from "./notebook/widget";
 
-mountExplorer(document.getElementById("regard")!, new FetchCarrier(), browserBar);
+openPage(document.getElementById("regard")!);

@@ -1,6 +1,7 @@
 // The explorer in a cell of a notebook: anywidget calls `render` for each view of the widget.
-import type { Bar } from "../address/store.svelte";
+import { browserBar, type Bar } from "../address/store.svelte";
 import { Refusal } from "../carrier/carrier";
+import { FetchCarrier } from "../carrier/fetch";
 import { MessageCarrier, type Channel } from "../carrier/message";
 import { mountExplorer } from "../mount";
 import { isDark, onTheme } from "./theme";
@@ -77,3 +78,8 @@ function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
 }
 
 export default { render };
+
+/** The same program as the page of a server. */
+export function openPage(target: HTMLElement): void {
+  mountExplorer(target, new FetchCarrier(), browserBar);
+}
