@@ -114,7 +114,7 @@ def visit(chromium, opened):
         drawn.wait_for(state="attached", timeout=60_000)
         if name == "compare":
             page.wait_for_function(
-                "document.querySelectorAll('.pane[data-state=ready]').length === 3", timeout=60_000
+                "() => document.querySelectorAll('.pane[data-state=ready]').length === 3", timeout=60_000
             )
         page.wait_for_timeout(500)
         return page
