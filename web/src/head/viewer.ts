@@ -275,9 +275,7 @@ export class MapViewer {
     this.timer = setTimeout(() => {
       const isReleased = this.image && this.source?.release(this.level());
       if (isReleased) this.viewer.forceRedraw();
-      // What is loaded is drawn with the next frame, which may be late on a busy machine.
-      const isDrawn = () => !this.image!.needsDraw() || drawnBy(this.image!).length === 0;
-      if (isReleased || !this.image?.getFullyLoaded() || !isDrawn()) {
+      if (isReleased || !this.image?.getFullyLoaded()) {
         this.colorGround();
         this.waitUntilComplete();
         return;
