@@ -67,4 +67,5 @@ def explored(opened: Opened, browser_path: str, **options) -> Iterator[Page]:
             yield page
         finally:
             browser.close()
-    assert heard == []
+    # OpenSeadragon remarks on a tile that comes after its head was left, which is nothing to complain of.
+    assert [line for line in heard if "Ignoring tile" not in line] == []

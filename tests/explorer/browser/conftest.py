@@ -116,10 +116,9 @@ def visit(chromium, server):
         page.goto(server)
         page.goto(f"{server.partition('?')[0]}{view}")
         yield page
-        # The browser remarks on pixels that a test reads, which no visitor does.
-        unexpected = [
-            line for line in complaints if "getImageData" not in line and "willReadFrequently" not in line
-        ]
+        # The browser remarks on pixels that a test reads, OpenSeadragon on a tile that comes late: no visitor minds.
+        usual = ("getImageData", "willReadFrequently", "Ignoring tile")
+        unexpected = [line for line in complaints if not any(part in line for part in usual)]
         context.close()
         assert not quiet or unexpected == []
 
