@@ -40,13 +40,6 @@ settings.register_profile("proof", settings.get_profile("regard"), max_examples=
 settings.load_profile("regard")
 
 
-def pytest_collection_modifyitems(items):
-    """Tests in a browser are run once more where they fail: pytest says how many were."""
-    for item in items:
-        if "browser_path" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.flaky(reruns=1))
-
-
 @pytest.fixture(autouse=True)
 def seed() -> None:
     """Every test starts from the same random state."""

@@ -34,7 +34,12 @@ PLANS = ("ring", "gather", "states")
 
 def start(function: Any, folder: Path, *args: Any, processes: int = PROCESSES) -> list[Any]:
     """Run `function(rank, group_of, *args)` in so many processes; what each returned, as JSON holds it."""
-    torch.multiprocessing.spawn(_process, (processes, str(folder), function, args), processes)
+    running = torch.multiprocessing.spawn(
+        _process, (processes, str(folder), function, args), processes, join=False
+    )
+    # Once one has died the others have time to say what they were told, and are ended only then.
+    while not running.join(grace_period=SECONDS):
+        pass
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]
 
 

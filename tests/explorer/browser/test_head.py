@@ -153,6 +153,28 @@ def test_everything_by_keyboard(visit, map_of, record):
         assert page.url.endswith("#/head?record=r1&head=2")
 
 
+# Two heads of another size than the one before, the second chosen before the first has come.
+TWO_STEPS = """async hashes => {
+  for (const hash of hashes) {
+    history.replaceState(null, "", hash);
+    dispatchEvent(new HashChangeEvent("hashchange"));
+    await null;
+    await null;
+  }
+}"""
+
+
+def test_a_map_that_was_left_before_it_came_says_nothing_of_the_view(visit, map_of, record):
+    weights = record[1].weights(1).numpy()
+    with visit("#/head?record=r1&call=0&head=1") as page:
+        map_of(page)
+        page.evaluate(TWO_STEPS, [f"#/head?record=r1&call=1&head={head}" for head in (0, 1)])
+        drawn = map_of(page)
+        for query, key in [(0, 0), (36, 22), (18, 11)]:
+            drawn.hover(*drawn.point(query, key, (37, 23)))
+            assert shown_weight(page, query, key) == pytest.approx(weights[query, key], rel=1e-5)
+
+
 def test_the_largest_weights_off_the_diagonal_lead_to_their_place(visit, map_of):
     with visit("#/head?record=r2&call=0&head=0") as page:
         drawn = map_of(page)

@@ -39,8 +39,11 @@ export class MapViewer {
   private timer: ReturnType<typeof setTimeout> | undefined;
   /** Whether the last movement was not the reader's. */
   private isLed = true;
+  /** Where the view is to be: the whole map for null. */
   private wanted: Region | null = null;
+  /** How many maps were asked for, and which of them is seen. */
   private opened = 0;
+  private come = 0;
   private last: Region | null = null;
   private completeTiles: Painted[] = [];
 
@@ -112,26 +115,34 @@ export class MapViewer {
 
   /** Shows a map, above the kept one where there is one; where the sizes stay, so does the view. */
   show(pyramid: Pyramid, kept: Pyramid | null, name: string, ask: AskTile, region: Region | null): void {
-    const before = this.pyramid;
-    const isAlike = before && before.width === pyramid.width && before.height === pyramid.height && before.unit === pyramid.unit && before.shift === pyramid.shift;
     const opened = ++this.opened;
-    const old = [this.ground?.image, this.image];
-    this.pyramid = pyramid;
+    this.wanted = region;
     const source = new WeightSource(pyramid, name, ask, kept ? (level) => level < this.level() : undefined);
+    let ground: typeof this.ground = null;
     if (kept) {
       const width = (kept.width * kept.unit) / (pyramid.width * pyramid.unit);
       this.add(opened, kept, { tileSource: new WeightSource(kept, `kept/${name}`, ask), width, index: 0 }, (image) => {
-        this.ground = { pyramid: kept, image };
+        ground = { pyramid: kept, image };
         image.addHandler("fully-loaded-change", () => this.colorGround());
       });
-    } else this.ground = null;
+    }
     this.add(opened, pyramid, { tileSource: source }, (image) => {
-      for (const one of old) if (one && this.viewer.world.getIndexOfItem(one) >= 0) this.viewer.world.removeItem(one);
-      [this.image, this.source] = [image, source];
+      // What was asked for and never seen says nothing of where the view is.
+      const before = this.pyramid;
+      const isAlike = before && before.width === pyramid.width && before.height === pyramid.height && before.unit === pyramid.unit && before.shift === pyramid.shift;
+      this.remove([image, ground?.image]);
+      [this.pyramid, this.image, this.source, this.ground] = [pyramid, image, source, ground];
+      this.come = opened;
       image.addHandler("fully-loaded-change", () => this.waitUntilComplete());
-      if (!isAlike || this.wanted || region) this.go(this.wanted ?? region, true);
-      this.wanted = null;
+      if (!isAlike || this.wanted) this.go(this.wanted, true);
     });
+  }
+
+  /** Takes all images away but those of a map that has just come. */
+  private remove(but: (OpenSeadragon.TiledImage | undefined)[]): void {
+    const { world } = this.viewer;
+    const all = Array.from({ length: world.getItemCount() }, (_, index) => world.getItemAt(index));
+    for (const image of all) if (!but.includes(image)) world.removeItem(image);
   }
 
   private add(opened: number, of: Pyramid, options: object, success: (image: OpenSeadragon.TiledImage) => void): void {
@@ -166,10 +177,8 @@ export class MapViewer {
 
   /** Moves to a region, or to the whole map; says nothing to the listener's `moved`. */
   go(region: Region | null, immediately = false): void {
-    if (!this.pyramid || !this.image) {
-      this.wanted = region;
-      return;
-    }
+    this.wanted = region;
+    if (!this.pyramid || !this.image) return;
     const now = this.region();
     if (region && now && isSame(now, region)) return;
     this.isLed = true;
@@ -273,9 +282,11 @@ export class MapViewer {
   private waitUntilComplete(): void {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      const isReleased = this.image && this.source?.release(this.level());
+      // The map before is no answer.
+      const isOld = this.come !== this.opened;
+      const isReleased = !isOld && this.source?.release(this.level());
       if (isReleased) this.viewer.forceRedraw();
-      if (isReleased || !this.image?.getFullyLoaded()) {
+      if (isOld || isReleased || !this.image?.getFullyLoaded()) {
         this.colorGround();
         this.waitUntilComplete();
         return;
@@ -286,6 +297,8 @@ export class MapViewer {
       const tiles = drawn.filter(({ tile }) => tile.level === finest).map(({ painted }) => painted);
       this.completeTiles = same(this.completeTiles, tiles);
       this.listener.complete(this.completeTiles, true);
+      // So that a frame follows, with the colors of these tiles.
+      this.viewer.forceRedraw();
     }, 90);
   }
 }
