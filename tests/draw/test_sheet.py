@@ -117,7 +117,7 @@ DOT = np.zeros((1, 1, 3), np.uint8)
         (Sheet(10, 10, "#ffffff", [Image(0, 0, 1, 1, "https://example.com/a.png")]), "PNG"),
         (Sheet(10, 10, "#ffffff", [Image(0, 0, 1, 1, PNG + "!")]), "PNG"),
         (Sheet(10, 10, "#ffffff", [Image(0, 0, 1, 1, PNG + "aGVsbG8=")]), "PNG"),
-        (Sheet(10, 10, "#ffffff", [Image(0, 0, 1, 1, png(DOT), (2.0, 1.0))]), "from 0 to 1"),
+        (Sheet(10, 10, "#ffffff", [Image(0, 0, 1, 1, png(DOT), (2.0, 1.0))]), "at most 1"),
         (Sheet(10, 10, "#ffffff", [Image(0, 0, 0, 1, png(DOT))]), "width"),
         (Sheet(10, 10, "#ffffff", [Image(0, 0, 1, 1, png(np.zeros((4097, 4097, 3), np.uint8)))]), "pixels"),
     ],

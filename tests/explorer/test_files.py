@@ -14,6 +14,7 @@ from regard.explorer.in_process import InProcess, Question
 
 TEXT = {"kind": "text", "x": 10, "y": 40, "text": "entropy of layer 3", "color": "#1b1c20"}
 RECT = {"kind": "rect", "x": 10, "y": 50, "width": 20, "height": 10, "fill": "#ff0000"}
+IMAGE = {"kind": "image", "x": 0, "y": 0, "width": 5, "height": 5, "data": "data:image/png;base64,AAAA"}
 SHEET = {"width": 200, "height": 100, "background": "#ffffff", "title": "A title", "shapes": [TEXT, RECT]}
 WEIGHTS = np.linspace(0, 1, 6, dtype="<f4")
 TABLE = {
@@ -82,17 +83,52 @@ def test_only_who_is_let_in_has_files_written(stranger):
         ("/api/pdf", SHEET | {"shapes": [{"kind": "script"}]}, "kind"),
         ("/api/pdf", SHEET | {"shapes": [RECT | {"x": "far"}]}, "number"),
         ("/api/pdf", SHEET | {"shapes": [RECT | {"x": 1e300}]}, "number of pixels"),
+        ("/api/pdf", SHEET | {"shapes": [RECT | {"opacity": 1.5}]}, "from 0 to 1"),
+        ("/api/pdf", SHEET | {"shapes": [TEXT | {"size": 1e5}]}, "at most 2000 pixels"),
+        ("/api/pdf", SHEET | {"shapes": [TEXT | {"size": -1}]}, "above 0"),
+        ("/api/pdf", SHEET | {"shapes": [IMAGE | {"width": 1e-320}]}, "a width and a height"),
         ("/api/parquet", {"rows": 1, "columns": []}, "columns"),
         ("/api/parquet", TABLE | {"rows": 7}, "evenly"),
         ("/api/parquet", TABLE | {"rows": 1 << 60}, "rows"),
         ("/api/snippet", {"views": []}, "at least one"),
         ("/api/snippet", {"views": [{"record": "r9", "what": "window"}]}, "r9"),
         ("/api/snippet", {"views": [{"record": "r1", "what": "window"}] * 65}, "at most 64"),
+        ("/api/snippet", {"views": [{"record": "r1", "what": "window", "head": 6}]}, "head must be"),
     ],
 )
 def test_what_cannot_be_written_is_said(client, path, body, words):
     answer = client.post(path, json=body)
     assert 400 <= answer.status_code < 500 and words in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "query, words",
+    [
+        ("what=window&call=9", "call must be"),
+        ("what=lines&head=6", "head must be"),
+        ("what=picture&batch=2", "batch must be"),
+        ("what=series&name=fame", "no row statistic 'fame'"),
+    ],
+)
+def test_lines_that_would_fail_are_not_written(client, query, words):
+    answer = client.get(f"/api/records/r1/snippet?{query}")
+    assert answer.status_code == 400 and words in answer.json()["detail"]
+
+
+def test_half_a_letter_stops_no_file(client):
+    """A text that was cut may end with one, and no file can hold it."""
+    half = "cut \ud83d"
+    body = json.dumps(SHEET | {"title": half, "shapes": [TEXT | {"text": half}]})
+    answer = client.post("/api/pdf", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 200
+    document = pypdfium2.PdfDocument(answer.content)
+    assert document.get_metadata_value("Title") == "cut ?"
+    document.close()
+    column = {"name": half, "kind": "text", "values": [half]}
+    body = json.dumps({"rows": 1, "columns": [column]})
+    answer = client.post("/api/parquet", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 200
+    assert pandas.read_parquet(io.BytesIO(answer.content)).to_dict("list") == {"cut ?": ["cut ?"]}
 
 
 def test_numbers_that_json_does_not_have_are_refused(client):

@@ -13,6 +13,7 @@ import regard as rg
 from helpers import sharded
 from regard import scale
 from regard.errors import ArgumentError, GroupError, RegardError, ShapeError
+from regard.statistics import group
 
 TOKENS = 12
 
@@ -39,9 +40,31 @@ def refusals(rank):
         "gradients": lambda: scale.attend(
             tensors(rank)[0].requires_grad_(second), *tensors(rank)[1:], keys=layout
         ),
+        "slopes": lambda: scale.attend(*tensors(rank), keys=layout, bias=rg.alibi([0.5, 0.5 + rank])),
+        "sinks": lambda: scale.attend(*tensors(rank), keys=layout, sink_logit=torch.full((2,), float(rank))),
+        "members": lambda: scale.observe(
+            *tensors(rank), keys=layout, statistics=[group("some", [rank], size=TOKENS)]
+        ),
+        "engines": lambda: scale.observe(*tensors(rank), keys=layout, engine=("native", "tiles")[rank]),
+        "a watch": lambda: watched(rank, layout, second),
         "a name": lambda: scale.observe(*tensors(rank), keys=layout, engine="sdpa" if second else "auto"),
     }
     return {name: message(call) for name, call in calls.items()}
+
+
+class Sharded(torch.nn.Module):
+    def forward(self, *shards, **call):
+        return scale.attend(*shards, **call)
+
+
+def watched(rank, layout, watches):
+    """A model of shards, which only one of the processes watches."""
+    model = Sharded()
+    with torch.no_grad():
+        if not watches:
+            return model(*tensors(rank), keys=layout)
+        with rg.watch(model):
+            return model(*tensors(rank), keys=layout)
 
 
 def message(call):
@@ -58,12 +81,15 @@ def test_every_process_hears_what_differs(tmp_path):
         "GroupError: every process of the group must make the same call: dim is 4 on process 0 and 5 on process 1"
     )
     assert "dim is 5 on process 1 and 4 on process 0" in second["dims"]
-    for name in ("masks", "contents", "layouts", "plans", "statistics", "gradients"):
+    same = "masks contents layouts plans statistics gradients slopes sinks members engines"
+    for name in same.split():
         assert first[name].startswith("GroupError: every process of the group must make the same call"), name
         assert second[name].startswith("GroupError: every process of the group must make the same call"), name
     assert "must hold 6 tokens of query, as its layout says, got 5" in second["a shape"]
     assert second["a shape"].startswith("ShapeError")
     assert first["a shape"].startswith("GroupError: process 1 of the group refuses its part: ShapeError")
+    assert second["a watch"].startswith("WatchError: Sharded (Sharded): it calls regard.scale.attend")
+    assert first["a watch"].startswith("GroupError: process 1 of the group refuses its part: WatchError")
     assert second["a name"].startswith("EngineError") and "refuses its part" in first["a name"]
 
 
@@ -116,6 +142,8 @@ def test_a_group_must_be_there():
             scale.attend(*tensors(0), keys=scale.zigzag(TOKENS, 2))
         with pytest.raises(ArgumentError, match="keys must be a layout such as"):
             scale.attend(*tensors(0), keys=6)
+        with pytest.raises(ArgumentError, match="there is no dropout, and positions .*, got align, dropout"):
+            scale.attend(*tensors(0), keys=layout, dropout=0.1, align="start")
         with pytest.raises(ArgumentError, match="plan must be one of"):
             scale.attend(*tensors(0), keys=layout, plan="ulysses")
         with pytest.raises(ArgumentError, match="positions of keys must begin at 0, got 3"):
@@ -148,6 +176,10 @@ def test_layouts_hold_every_position_once():
         scale.Layout(((range(0, 3, 2),),))
     with pytest.raises(ShapeError, match="11 tokens, the tensor 12"):
         scale.zigzag(11, 2).shard(torch.zeros(1, 1, 12, 1), 0)
+    with pytest.raises(ArgumentError, match="rank must be at most 1, got 2"):
+        scale.zigzag(11, 2).positions(2)
+    with pytest.raises(ArgumentError, match="rank must be at least 0, got -1"):
+        scale.zigzag(11, 2).shard(whole, -1)
     # Under a causal mask the pairs of a process are within a twentieth of the mean.
     long = scale.zigzag(4096, 4)
     pairs = [float((long.positions(rank) + 1).sum()) for rank in range(4)]

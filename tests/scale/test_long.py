@@ -13,6 +13,7 @@ import regard as rg
 from helpers.cases import cases, draw_tensors, faults, found, top_faults
 from regard import scale
 from regard.errors import ArgumentError, RecordError
+from regard.spec.bias import ScoreMod
 
 
 @settings(max_examples=40)
@@ -101,6 +102,24 @@ def test_another_call_or_a_damaged_folder_is_an_error(tmp_path):
     rows.unlink()
     with pytest.raises(RecordError, match=r"rows-000001.safetensors is done and not there"):
         scale.observe_long(query, key, mask=rg.causal(), **call)
+
+
+def test_code_cannot_be_gone_on_with(tmp_path):
+    """Two functions are nothing that could be compared: the stretches of one must not stand for the other's."""
+    query, key, _ = (t.float() for t in draw_tensors(1, 2, 1, 19, 19, 8, 8))
+    call = {"folder": tmp_path, "stretch": 8}
+
+    def rising(score, _batch, _head, _query, key):
+        return score + 0.1 * key
+
+    def falling(score, _batch, _head, _query, key):
+        return score - 0.5 * key
+
+    seen = scale.observe_long(query, key, bias=ScoreMod(rising), **call)
+    assert torch.allclose(seen.lse, rg.observe(query, key, bias=ScoreMod(rising)).lse)
+    for function in (falling, rising):
+        with pytest.raises(RecordError, match="Python code cannot be gone on with.*another folder"):
+            scale.observe_long(query, key, bias=ScoreMod(function), **call)
 
 
 def test_indices_past_two_to_the_31st(tmp_path):

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 import regard as rg
+from regard import scale
 from regard.errors import WatchError
 
 TOKENS, HEADS, DIM = 6, 2, 4
@@ -89,6 +90,59 @@ def test_context_parallelism_is_refused_however_it_is_nested(mesh, outside):
     with torch.no_grad(), rg.watch(model) as record:
         model(x, y)
     assert layers(record) == ["attention", "other"]
+
+
+class Sharded(nn.Module):
+    """Self-attention over the processes of a group."""
+
+    def forward(self, x):
+        return scale.attend(x, x, x, keys=scale.contiguous(TOKENS, dist.get_world_size()))
+
+
+@pytest.fixture
+def half_sharded(mesh):
+    """A model with a module of torch's attention, and one whose tokens lie on the processes of a group."""
+    model = Model()
+    model.attention = Sharded()
+    return model
+
+
+@pytest.mark.parametrize("outside", [True, False], ids=["outer watch", "inner watch"])
+def test_shards_of_a_sequence_are_refused_however_watches_are_nested(half_sharded, outside):
+    x, model = tokens(), half_sharded
+    # One watch leaves the module out, the other one does not.
+    layers_of = ["!attention", None]
+    if outside:
+        layers_of.reverse()
+    message = r"attention \(Sharded\): it calls regard.scale.attend, .*regard.scale.observe"
+    with torch.no_grad():
+        with (
+            pytest.raises(WatchError, match=message),
+            rg.watch(model, layers=layers_of[0]),
+            rg.watch(model, layers=layers_of[1]),
+        ):
+            model(x, x)
+        with rg.watch(model, layers="!attention") as record:
+            whole, _ = model(x, x)
+        # Outside of the model's modules it is nobody's layer.
+        with rg.watch(model.other):
+            model.other(x)
+            alone = scale.attend(x, x, x, keys=scale.contiguous(TOKENS, 1))
+    assert layers(record) == ["other"]
+    assert torch.equal(whole, alone)
+
+
+def test_heads_of_shards_cannot_be_changed(half_sharded):
+    x, model = tokens(), half_sharded
+    with (
+        torch.no_grad(),
+        pytest.raises(WatchError, match="regard.scale.attend"),
+        rg.intervene(model, [("attention", 0)], output="zero"),
+    ):
+        model(x, x)
+    with torch.no_grad(), rg.intervene(model, [("other", 0)], output="zero"):
+        _, other = model(x, x)
+    assert not other[:, 0].any() and other[:, 1].any()
 
 
 @pytest.mark.parametrize("where", ["disk", "cpu"])

@@ -11,7 +11,24 @@ import pytest
 from regard.errors import ArgumentError
 from regard.web.tables import MOST, Column, frame, guarded, written
 
-TEXTS = ["=1+1", "+1", "-1", "@x", " =2", "\t=3", "＝4", "'=5", "'", "word", "a=b", "", 'a,"b"\n', "é"]
+TEXTS = [
+    "=1+1",
+    "+1",
+    "-1",
+    "@x",
+    " =2",
+    "\t=3",
+    "＝4",
+    "\ufeff=6",
+    "\x1c-7",
+    "'=5",
+    "'",
+    "word",
+    "a=b",
+    "",
+    'a,"b"\n',
+    "é",
+]
 
 
 def packed(values: np.ndarray) -> str:
@@ -64,7 +81,7 @@ def test_every_text_can_be_had_back(text):
     assert safe == text or safe == f"'{text}"
     assert safe.removeprefix("'") == text or text == safe
     # None that is written begins as a formula does.
-    assert not safe.lstrip().startswith(("=", "+", "-", "@", "＝"))
+    assert not safe.lstrip("\ufeff \t\n\r\x1c").startswith(("=", "+", "-", "@", "＝"))
 
 
 def test_a_csv_holds_no_formula():

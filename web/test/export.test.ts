@@ -145,7 +145,7 @@ describe("a table", () => {
     );
   });
 
-  it.each(["=1+1", "+1", "-1", "@SUM(A1)", "  =1", "\t=1", "\r1", "＝1", "'=1"])("guards %j", (text) => {
+  it.each(["=1+1", "+1", "-1", "@SUM(A1)", "  =1", "\t=1", "\r1", "＝1", "\ufeff=1", "\x1c=1", "'=1"])("guards %j", (text) => {
     expect(guarded(text)).toBe(`'${text}`);
   });
   it.each(["word", "1", "a=b", "", " a"])("leaves %j as it is", (text) => expect(guarded(text)).toBe(text));

@@ -30,6 +30,10 @@ POINT = 0.75
 # Pixels of a sheet's side; 200 inches, the most that readers of PDF take, are more.
 MOST_SIDE = 14_400.0
 MOST_SHAPES = 40_000
+# Pixels of a letter's height, beyond which fonts cannot be drawn.
+MOST_SIZE = 2000.0
+# Pixels of an image's box, below which its size is none.
+LEAST_SIDE = 1e-6
 # Pixels of an image: those of a map on the largest screens.
 MOST_PIXELS = 1 << 24
 COLOR = re.compile(r"#[0-9a-fA-F]{6}")
@@ -146,8 +150,8 @@ def sheet(drawn: Sheet) -> Figure:
         A figure whose size in inches is that of the sheet at 96 pixels an inch.
 
     Raises:
-        ArgumentError: too large a sheet, too many shapes, a number that is not finite, a color that is not `#rrggbb`,
-            an image that is no PNG.
+        ArgumentError: too large a sheet, too many shapes, a number that is not finite or far outside the sheet, an opacity
+            that is not from 0 to 1, a color that is not `#rrggbb`, an image that is no PNG.
 
     Example:
         >>> text = Text(10, 20, "entropy", "#1b2330")
@@ -185,6 +189,12 @@ def _check(drawn: Sheet) -> None:
                 # Far outside the sheet nothing is seen, and numbers that large are a mistake.
                 if not abs(number) <= 10 * MOST_SIDE:
                     raise ArgumentError(f"{label} must be a number of pixels, got {number}")
+            if part.name == "opacity" and not 0 <= value <= 1:
+                raise ArgumentError(f"{label} must be from 0 to 1, got {value:g}")
+            if part.name == "size" and not 0 < value <= MOST_SIZE:
+                raise ArgumentError(
+                    f"{label} must be above 0 and at most {MOST_SIZE:g} pixels, got {value:g}"
+                )
 
 
 def _check_color(label: str, value: str) -> None:
@@ -270,8 +280,10 @@ def _look(shape: Rect | Circle) -> dict[str, Any]:
 
 
 def _image(axes: Axes, shape: Image, order: int) -> None:
-    if min(shape.width, shape.height, *shape.shown) <= 0 or max(shape.shown) > 1:
-        raise ArgumentError("an image must have a width and a height, and show a part from 0 to 1 of it")
+    if min(shape.width, shape.height, *shape.shown) < LEAST_SIDE or max(shape.shown) > 1:
+        raise ArgumentError(
+            "an image must have a width and a height, and show a part of it, above 0 and at most 1"
+        )
     patches = require("matplotlib.patches", extra="draw")
     wide, tall = shape.width / shape.shown[0], shape.height / shape.shown[1]
     # As it is, where cells are to stay sharp: a reader of the file enlarges it.

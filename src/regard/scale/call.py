@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypedDict
 
 import torch
 from torch import Tensor
+from torch.overrides import handle_torch_function, has_torch_function
 
 from regard.checks.arguments import shown
 from regard.checks.transforms import tracing, transforming
 from regard.engines import ENGINES
 from regard.engines.protocol import Engine
-from regard.errors import ArgumentError, EngineError, MaskError, ShapeError
-from regard.masks import Mask, serialize_mask
+from regard.errors import ArgumentError, EngineError, ShapeError
+from regard.masks import Mask
+from regard.scale.described import described_bias, described_column, described_mask, described_tensor, digest
 from regard.scale.layout import Layout
 from regard.scale.links import Links
 from regard.scale.plans import PLANS
@@ -81,7 +81,10 @@ def prepared(
 
     def describe() -> Mapping[str, Any]:
         calls.append(_checked((query, key, value), keys, keywords, links, wanted, engine))
-        return _card(calls[0], query, key, value, keywords.get("plan", "ring"))
+        return {
+            "engine asked for": engine,
+            **_card(calls[0], query, key, value, keywords.get("plan", "ring")),
+        }
 
     device = torch.device("cpu")
     if isinstance(query, Tensor):
@@ -94,6 +97,14 @@ def prepared(
     return replace(calls[0], runner=replace(calls[0].runner, engine=chosen))
 
 
+def announce(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+    """Say to whoever watches that a call over many processes begins, of which it cannot see all; else nothing."""
+    inputs = tuple(tensor for tensor in (query, key, value) if tensor is not None)
+    # Overridable as torch's functions are: a watch refuses the call, and raises.
+    if not torch.compiler.is_compiling() and has_torch_function(inputs):
+        handle_torch_function(announce, inputs, query, key, value)
+
+
 def _checked(
     tensors: tuple[Tensor, Tensor, Tensor | None],
     keys: Layout,
@@ -104,6 +115,13 @@ def _checked(
 ) -> Call:
     """The call of this process alone."""
     query, key, value = tensors
+    unknown = sorted(set(keywords) - set(ShardArguments.__annotations__))
+    if unknown:
+        known = ", ".join(ShardArguments.__annotations__)
+        raise ArgumentError(
+            f"keywords of a call over many processes must be {known} (there is no dropout, and positions are those of "
+            f"the layouts), got {', '.join(unknown)}"
+        )
     spec_arguments = dict(keywords)
     plan_name, queries = spec_arguments.pop("plan", "ring"), spec_arguments.pop("queries", None)
     if not isinstance(plan_name, str) or plan_name not in PLANS:
@@ -113,6 +131,7 @@ def _checked(
         raise EngineError(
             "a call over many processes cannot stand in a graph or below a transform of torch.func"
         )
+    announce(query, key, value)
     _check_layout("keys", keys, links)
     if keys.start != 0:
         raise ArgumentError(f"the positions of keys must begin at 0, got {keys.start}")
@@ -215,36 +234,17 @@ def _card(call: Call, query: Tensor, key: Tensor, value: Tensor | None, plan: st
         "dtype": str(query.dtype),
         **vars(sizes),
         "position of the first query": runner.first,
-        "layout of keys": _digest(str(runner.keys.stretches).encode()),
+        "layout of keys": digest(str(runner.keys.stretches).encode()),
         "with values": value is not None,
         "what requires a gradient": [
             n for n, t in tensors.items() if graded and t is not None and t.requires_grad
         ],
         "mask": described_mask(spec.mask),
-        "bias": type(spec.bias).__name__,
+        "bias": described_bias(spec.bias),
         "scale": spec.scale,
         "softcap": spec.softcap,
-        "with a sink": spec.sink_logit is not None,
-        "statistics": sorted([*want.names, *(column.name for column in want.columns)]),
+        "sink": described_tensor(spec.sink_logit),
+        "statistics": sorted([*want.names, *map(described_column, want.columns)]),
         "top": want.top,
         "tokens per cell of the map": want.cell,
     }
-
-
-def described_mask(mask: Mask | None) -> str | None:
-    """A mask's name and a digest of what it holds."""
-    if mask is None:
-        return None
-    try:
-        body, tensors = serialize_mask(mask)
-    except MaskError:
-        # Python code has no content to compare.
-        return mask.name[:80]
-    content = json.dumps(body).encode()
-    for tensor in tensors.values():
-        content += tensor.cpu().contiguous().numpy().tobytes()
-    return f"{mask.name[:80]} ({_digest(content)})"
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]

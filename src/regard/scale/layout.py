@@ -69,12 +69,19 @@ class Layout:
         return sum(self.count(rank) for rank in range(self.processes))
 
     def count(self, rank: int) -> int:
-        """Tokens that a process holds."""
-        return sum(map(len, self.stretches[rank]))
+        """Tokens that a process holds.
+
+        Raises:
+            ArgumentError: no such process, here and in `positions` and `shard`.
+        """
+        return sum(map(len, self._of(rank)))
+
+    def _of(self, rank: int) -> tuple[range, ...]:
+        return self.stretches[whole("rank", rank, 0, self.processes - 1)]
 
     def positions(self, rank: int) -> Tensor:
         """`(tokens,)`, int64: the absolute positions of a process's tokens, in the order of its tensors."""
-        parts = [torch.arange(part.start, part.stop) for part in self.stretches[rank]]
+        parts = [torch.arange(part.start, part.stop) for part in self._of(rank)]
         return torch.cat([torch.empty(0, dtype=torch.int64), *parts])
 
     def shard(self, tensor: Tensor, rank: int, dim: int = 2) -> Tensor:
@@ -91,7 +98,7 @@ class Layout:
             raise ShapeError(
                 f"the layout has {self.tokens} tokens, the tensor {tensor.shape[dim]} along axis {dim}"
             )
-        parts = [tensor.narrow(dim, part.start - self.start, len(part)) for part in self.stretches[rank]]
+        parts = [tensor.narrow(dim, part.start - self.start, len(part)) for part in self._of(rank)]
         return torch.cat([tensor.narrow(dim, 0, 0), *parts], dim)
 
     def join(self, shards: Sequence[Tensor], dim: int = 2) -> Tensor:

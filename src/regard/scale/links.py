@@ -19,7 +19,7 @@ from regard.checks.arguments import shown
 from regard.errors import GroupError
 
 # Bytes of what processes tell each other of a call before they begin.
-CARD = 2048
+CARD = 4096
 
 
 @dataclass(frozen=True)

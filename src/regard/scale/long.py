@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -19,7 +18,7 @@ from regard.engines import choose
 from regard.engines.protocol import Engine
 from regard.errors import ArgumentError, RecordError
 from regard.files import sealing
-from regard.scale.call import described_mask
+from regard.scale.described import described_column, described_mask, described_tensor, is_code
 from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec, SpecArguments
 from regard.spec.bias import Dense
@@ -31,8 +30,6 @@ FORM = sealing.Form("regard-stretches", 1, "ledger of stretches")
 LEDGER, SUMS = "ledger.json", "sums.safetensors"
 # Pairs of one stretch, if nobody says how many queries: seconds of work.
 PAIRS, STEP = 1 << 33, 256
-# Bytes that are hashed at once.
-PIECE = 1 << 24
 
 
 def observe_long(
@@ -64,7 +61,8 @@ def observe_long(
         statistics, top, map, engine, **spec: as for `regard.observe`.
 
     Raises:
-        RecordError: the folder holds another call, or is damaged.
+        RecordError: the folder holds another call, or is damaged; or it holds stretches of a call whose mask or bias is
+            Python code, of which nobody can say whether it is the same.
         ShapeError, MaskError, ArgumentError, EngineError: as for `regard.observe`.
 
     Example:
@@ -175,6 +173,12 @@ class _Work:
                 )
         if not (self.folder / SUMS).exists():
             return 0, self._blank()
+        # Two functions of one name may compute different things: the stretches may be those of another one.
+        if is_code(self.full.mask, self.full.bias):
+            raise RecordError(
+                f"{self.folder}: a call whose mask or bias is Python code cannot be gone on with, as code cannot be "
+                f"compared: start again in another folder"
+            )
         tensors, metadata = _unpacked(self.folder / SUMS)
         done = int(metadata.get("done", "0"))
         # Sums that hold a stretch whose rows are gone cannot be completed.
@@ -321,9 +325,6 @@ def _settings(
         "bias": full.parameter,
         "sink_logit": full.sink_logit,
     }
-    # Numbers and tensors that a statistic is bound to are part of the call.
-    columns = {column.name: [column.count, column.low, column.high] for column in want.columns}
-    members = [_digest(tensor) for column in want.columns for tensor in column.tensors]
     return {
         "stretch": stretch,
         "engine": engine.name,
@@ -333,27 +334,8 @@ def _settings(
         "mask": described_mask(full.mask),
         "bias_kind": type(full.bias).__name__,
         "statistics": sorted(want.names),
-        "columns": columns,
-        "groups": members,
+        "columns": sorted(map(described_column, want.columns)),
         "top": top,
         "cell": want.cell,
-        **{name: _digest(tensor) for name, tensor in tensors.items()},
+        **{name: described_tensor(tensor) for name, tensor in tensors.items()},
     }
-
-
-def _digest(tensor: Tensor | None) -> str | None:
-    """Type, shape and SHA-256 of a tensor's numbers."""
-    if tensor is None:
-        return None
-    shape = f"{tensor.dtype} {tuple(tensor.shape)}"
-    # Of an axis that repeats one number, once.
-    for axis, step in enumerate(tensor.stride()):
-        if step == 0:
-            tensor = tensor.narrow(axis, 0, min(1, tensor.shape[axis]))
-    digest = hashlib.sha256(shape.encode())
-    content = tensor.detach().reshape(-1)
-    rows = max(1, PIECE // content.element_size())
-    for start in range(0, content.shape[0], rows):
-        piece = content[start : start + rows].cpu().contiguous().view(torch.uint8)
-        digest.update(piece.numpy().tobytes())
-    return f"{shape} {digest.hexdigest()[:32]}"

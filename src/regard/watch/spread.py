@@ -10,8 +10,21 @@ from torch.nn import functional
 
 from regard.watch.captured import unreadable
 from regard.watch.modules import CallSite
+from regard.watch.watcher import Watcher
 
 WAY_OUT = "watch the model on one process, without context parallelism, or observe the shards with regard.scale.observe"
+
+
+def refuse_shards(watcher: Watcher) -> None:
+    """Raise where a module that is watched or changed calls `regard.scale.attend`.
+
+    Raises:
+        WatchError: naming the module and the way out.
+    """
+    site = watcher.site()
+    if site is None or (watcher.intervenes and not watcher.changed(site)):
+        return
+    raise unreadable(site, f"it calls regard.scale.attend, of which this process has a part: {WAY_OUT}")
 
 
 def check_whole(site: CallSite, *arguments: Any) -> None:

@@ -15,11 +15,12 @@ from torch.nn.functional import pad
 
 from regard.analysis.flow import Rollout, rollout
 from regard.analysis.flow.chain import Chain, chain_of
-from regard.checks.arguments import whole
+from regard.checks.arguments import share, whole
 from regard.errors import ArgumentError, RecordError
 from regard.record import Call, Record
 from regard.record.layers import short_names
 from regard.web.describe import number
+from regard.web.snippets import joined
 from regard.web.tiles import CanceledError
 from regard.web.words import section_of, texts_of
 
@@ -239,6 +240,24 @@ def largest(result: Rollout, text: Text, row: int, count: int = 20, batch: int =
     return LargestShares(float(values.sum()), lines)
 
 
+def check_flow(record: Record, wanted: FlowOf) -> None:
+    """Raise where a flow cannot be computed, without computing it.
+
+    Raises:
+        RecordError: the record lacks what the method needs.
+        ArgumentError: no such text or token, or a residual weight of 1.
+    """
+    described = describe_flow(record)
+    why = next(method.why for method in described.methods if method.name == wanted.by)
+    if why is not None:
+        raise RecordError(why)
+    tokens = next((text.tokens for text in described.texts if text.name == wanted.text), None)
+    if tokens is None:
+        raise ArgumentError("text='source' needs cross-attention, and the record has none")
+    whole("token", wanted.token, 0, tokens - 1)
+    share("residual", wanted.residual)
+
+
 def flow_code(wanted: FlowOf, record: str) -> str:
     """Python that gives the numbers of a flow: `shares`, `source`, and of a corrected flow `times`.
 
@@ -264,7 +283,7 @@ def flow_code(wanted: FlowOf, record: str) -> str:
     ]
     if wanted.corrected:
         lines.append("times = flow.corrected")
-    return "\n".join(lines) + "\n"
+    return joined(["import regard as rg"], lines)
 
 
 def _method(name: By, why: str | None) -> MethodLine:

@@ -80,10 +80,10 @@ def code(view: Snippet, record: str, base: str = "") -> str:
     else:
         imports, lines = _LINES[view.what](view)
         lines = [record, "", *lines]
-    return _joined(imports, lines)
+    return joined(imports, lines)
 
 
-def _joined(imports: Sequence[str], lines: Sequence[str]) -> str:
+def joined(imports: Sequence[str], lines: Sequence[str]) -> str:
     """The imports that the lines do not have, and the lines."""
     text = "\n".join(lines)
     missing = [line for line in imports if line not in text.splitlines()]
@@ -118,7 +118,7 @@ def codes(views: Sequence[tuple[Snippet, str]]) -> str:
         imports = TILES
         lines.append(CELLS)
     heads = [f"    {_expression(view, f'records[{numbers[record]}]')}," for view, record in views]
-    return _joined(imports, [*lines, "weights = [", *heads, "]"])
+    return joined(imports, [*lines, "weights = [", *heads, "]"])
 
 
 def _expression(view: Snippet, record: str = "record") -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
@@ -21,8 +22,9 @@ Kind = Literal["text", "number", "whole", "flag"]
 # Rows of a table that a viewer sends, and its columns.
 MOST = 1 << 20
 MOST_COLUMNS = 256
-# What a spreadsheet takes for the beginning of a formula, full-width signs among them.
-FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+# What a spreadsheet takes for the beginning of a formula, full-width signs among them. It leaves out blanks before a sign;
+# \ufeff is one to JavaScript and not to Python, and the other way round those after it.
+FORMULA = re.compile(r"[\s\ufeff\x1c-\x1f\x85]*[=+\-@＝＋－＠]|['\t\r\n]")
 MARK = "'"
 PACKED: dict[Kind, Any] = {"number": "<f4", "flag": "u1"}
 
@@ -66,9 +68,9 @@ def frame(columns: list[Column], rows: int) -> DataFrame:
         raise ArgumentError(f"a table must have at most {MOST} rows, got {rows}")
     if not 1 <= len(columns) <= MOST_COLUMNS:
         raise ArgumentError(f"a table must have from 1 to {MOST_COLUMNS} columns, got {len(columns)}")
-    if len({column.name for column in columns}) < len(columns):
+    if len({encodable(column.name) for column in columns}) < len(columns):
         raise ArgumentError("the columns of a table must have different names, got one twice")
-    return pandas.DataFrame({column.name: _filled(column, rows) for column in columns})
+    return pandas.DataFrame({encodable(column.name): _filled(column, rows) for column in columns})
 
 
 def written(table: DataFrame, form: Format) -> bytes:
@@ -94,6 +96,16 @@ def written(table: DataFrame, form: Format) -> bytes:
     return content.getvalue()
 
 
+def encodable(text: str) -> str:
+    """The text with a question mark for each half of a letter, such as a cut text ends with: no file can hold it.
+
+    Example:
+        >>> encodable("cut \\ud83d")
+        'cut ?'
+    """
+    return text.encode("utf-8", "replace").decode()
+
+
 def guarded(value: Any) -> Any:
     """A text that no spreadsheet takes for a formula: behind an apostrophe, where it begins like one.
 
@@ -106,9 +118,7 @@ def guarded(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    # Programs leave out blanks before they look for a sign.
-    begins = value.lstrip()
-    if value.startswith((MARK, "\t", "\r", "\n")) or begins.startswith(FORMULA):
+    if FORMULA.match(value):
         return MARK + value
     return value
 
@@ -150,12 +160,11 @@ def _values(column: Column) -> Any:
         dtypes |= {"whole": "Int64", "flag": "boolean"}
     values = column.values
     if column.kind == "text":
-        # Half a letter, as a text that was cut may end with, is none that a file can hold.
-        values = [value and str(value).encode("utf-8", "replace").decode() for value in values]
+        values = [value and encodable(str(value)) for value in values]
     try:
         return pandas.array(values, dtype=dtypes[column.kind])
     except (OverflowError, ValueError) as error:
-        raise ArgumentError(f"column {column.name!r} must have whole numbers of at most 64 bits") from error
+        raise ArgumentError(f"column {column.name!r} must have numbers of at most 64 bits") from error
 
 
 def _unpacked(column: Column) -> np.ndarray:

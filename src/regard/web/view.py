@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -58,14 +58,32 @@ def table(record: Record, view: View) -> DataFrame:
     if view.what == "heads":
         return record.heads
     pandas = require("pandas", extra="table")
-    call = _call(record, view)
+    call = call_of(record, view)
     queries, keys = tokens_of(record, call, view.batch)
     if view.what == "series":
         return pandas.DataFrame(_series(call, view, queries, keys))
     return pandas.DataFrame(_window(call, view, queries, keys))
 
 
-def _call(record: Record, view: View) -> Call:
+class OneHead(Protocol):
+    """What names a call, a head of it and a row of the batch."""
+
+    @property
+    def call(self) -> int: ...
+
+    @property
+    def head(self) -> int: ...
+
+    @property
+    def batch(self) -> int: ...
+
+
+def call_of(record: Record, view: OneHead) -> Call:
+    """The call that a view is of.
+
+    Raises:
+        ArgumentError: the record has no such call, head or row of the batch.
+    """
     check_index("call", view.call, len(record))
     call = record[view.call]
     check_index("head", view.head, call.sizes.heads)

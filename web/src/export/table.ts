@@ -31,7 +31,8 @@ export function constant(name: string, kind: Column["kind"], value: string | num
   return { name, kind, values: [value], repeat: Math.max(1, rows) };
 }
 
-const FORMULA = /^\s*[=+\-@＝＋－＠]|^['\t\r\n]/;
+// As the server does: \x1c to \x1f and \x85 are blanks to Python alone.
+const FORMULA = /^[\s\x1c-\x1f\x85]*[=+\-@＝＋－＠]|^['\t\r\n]/;
 
 /**
  * A text that no spreadsheet takes for a formula: behind an apostrophe, where it begins like one. So is a text that begins

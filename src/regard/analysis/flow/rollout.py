@@ -116,7 +116,7 @@ def rollout(
         token: which token of the text; negative counts from the end.
         direction: "back", from where the token's last state comes; "forward", where its first state goes to.
         text: "target", the text itself, or "source", the text that its cross-attention looks at.
-        residual: weight of the residual connection, from 0 to 1.
+        residual: weight of the residual connection, at least 0 and below 1.
         corrected: also compute what equal weights under the same masks would give: `Rollout.corrected`.
         by: "weights", the mean over heads of the weights, or "norms": Σ over heads of w · ‖f(v)‖, how long what a key
             gives is, divided by its sum over the keys; a query that is given nothing keeps what it has.

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from regard.draw.sheet import Circle, Image, Line, Rect, Sheet, Text, sheet
 from regard.explorer.routes.shared import QuickLane
-from regard.web.tables import Column, frame, written
+from regard.web.tables import Column, encodable, frame, written
 
 router = APIRouter()
 PDF, PARQUET = "application/pdf", "application/vnd.apache.parquet"
@@ -51,7 +51,7 @@ async def pdf(request: Request, drawing: SheetRequest, lane: QuickLane) -> Any:
     def file(_cancel: Event) -> Response:
         drawn = Sheet(drawing.width, drawing.height, drawing.background, drawing.shapes, drawing.title)
         content = BytesIO()
-        metadata = {"Title": drawing.title[:MOST_TITLE], "Creator": "Regard", "CreationDate": None}
+        metadata = {"Title": encodable(drawing.title[:MOST_TITLE]), "Creator": "Regard", "CreationDate": None}
         sheet(drawn).savefig(content, format="pdf", metadata=metadata)
         return Response(content.getvalue(), media_type=PDF)
 

@@ -22,7 +22,7 @@ from regard.explorer.routes.shared import (
     QuickLane,
     SlowLane,
 )
-from regard.explorer.routes.views import Code
+from regard.explorer.routes.views import Code, code_of
 from regard.web import flow as flows
 from regard.web.flow import (
     MOST_LARGEST,
@@ -124,4 +124,6 @@ async def largest(
 @router.get("/{token}/snippet")
 def snippet(record: str, wanted: Wanted, opened: Open) -> Code:
     """Python that makes the record again and gives the flow."""
-    return Code(flows.flow_code(wanted, opened[record].code))
+    one = opened[record]
+    flows.check_flow(one.record, wanted)
+    return Code(flows.flow_code(wanted, code_of(one)))

@@ -13,6 +13,7 @@ from regard.explorer.opened import OpenRecord
 from regard.explorer.routes.shared import MOST, Open, QuickLane
 from regard.web import snippets
 from regard.web import view as views
+from regard.web.series import statistic
 from regard.web.snippets import Pool, Snippet
 from regard.web.tables import Format, written
 from regard.web.view import View, What
@@ -21,6 +22,8 @@ router = APIRouter()
 Number = Annotated[int, Query(ge=0, le=MOST)]
 End = Annotated[int | None, Query(ge=0, le=MOST)]
 TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
+# Views of one head, or of the heads of one call.
+OF_ONE_CALL = ("window", "cells", "lines", "series", "picture")
 # Heads that may be asked for at once.
 MOST_VIEWS = 64
 
@@ -84,11 +87,12 @@ Viewed = Annotated[View, Depends(_view)]
 def snippet(record: str, view: Annotated[Snippet, Depends(_snippet)], opened: Open) -> Code:
     """Python that makes the record again and gives the numbers of a view."""
     one, base = opened[record], ""
+    _check(one, view)
     if view.what == "changes":
         if one.base is None:
             raise ArgumentError(f"{one.title} must be a record with changed heads")
-        base = _code(one.base)
-    return Code(snippets.code(view, _code(one), base))
+        base = code_of(one.base)
+    return Code(snippets.code(view, code_of(one), base))
 
 
 @router.post("/snippet")
@@ -96,10 +100,24 @@ def snippet_of_heads(wanted: SnippetRequest, opened: Open) -> Code:
     """Python that makes several records again and gives the weights of several heads, in the order of the views."""
     if len(wanted.views) > MOST_VIEWS:
         raise ArgumentError(f"at most {MOST_VIEWS} heads may be asked for at once, got {len(wanted.views)}")
-    return Code(snippets.codes([(view, _code(opened[view.record])) for view in wanted.views]))
+    records = [opened[view.record] for view in wanted.views]
+    for one, view in zip(records, wanted.views, strict=True):
+        _check(one, view)
+    return Code(
+        snippets.codes([(view, code_of(one)) for one, view in zip(records, wanted.views, strict=True)])
+    )
 
 
-def _code(one: OpenRecord) -> str:
+def _check(one: OpenRecord, view: Snippet) -> None:
+    """Raise where the lines of a view would fail: the record has no such call, head or statistic."""
+    if view.what not in OF_ONE_CALL:
+        return
+    call = views.call_of(one.record, view)
+    if view.what == "series":
+        statistic(call, view.name, view.batch)
+
+
+def code_of(one: OpenRecord) -> str:
     """Lines after which `record` is the record; of one that was handed over in Python, what to write instead."""
     if one.code:
         return one.code

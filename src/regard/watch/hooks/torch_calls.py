@@ -16,11 +16,12 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from regard.attention import attend
+from regard.scale.call import announce
 from regard.watch import hub
 from regard.watch.captured import CapturedCall
 from regard.watch.hooks import following, multihead, own, sdpa
 from regard.watch.modules import CallSite
-from regard.watch.spread import check_whole
+from regard.watch.spread import check_whole, refuse_shards
 from regard.watch.watcher import Watcher
 
 
@@ -120,6 +121,10 @@ def _handed_to(recorders: list[Watcher], func: Any, args: tuple[Any, ...], kwarg
     """The result of a call, which the last recorder handles first; it runs the call as the others see it."""
     if not recorders:
         return func(*args, **kwargs)
+    if func is announce:
+        for watcher in recorders:
+            refuse_shards(watcher)
+        return None
     *others, recorder = recorders
     if func is own.hand_over:
         return own.caught(recorder, args[2], lambda: _handed_to(others, func, args, kwargs))
