@@ -100,8 +100,8 @@ assert math.isclose((x_unit - y_unit).norm() ** 2, 2 - 2 * cosine)
 # %% [markdown]
 # ## A sentence, compared with itself
 #
-# Ten words, each described by eight numbers that somebody chose by hand: column 2 is for fruit, columns 1 and 3 for
-# liking one thing over another, column 7 for acidity. The numbers are made up. In a model they are learned.
+# Ten words, each described by eight numbers that somebody chose by hand. Counted from 0, column 2 is for fruit, columns
+# 1 and 3 for liking one thing over another, column 6 for acidity. The numbers are made up. In a model they are learned.
 # (The figure's bar says *attention weight*; here the numbers are dot products, and no softmax was taken.)
 
 # %%
@@ -185,4 +185,4 @@ print({dim: round(share, 4) for dim, share in beyond.items()})
 # - G. Strang, *Introduction to Linear Algebra*, 5th edition 2016, chapter 1: dot products, lengths, angles.
 # - R. Vershynin, *High-Dimensional Probability*, 2018, chapter 3: random vectors are nearly at right angles.
 # - D. Bahdanau, K. Cho, Y. Bengio 2015, *Neural machine translation by jointly learning to align and translate*,
-#   [arXiv 1409.0473](https://arxiv.org/abs/1409.0473): likeness as a way to choose what to read.
+#   [arXiv 1409.0473](https://arxiv.org/abs/1409.0473): a learned score chooses what to read.

@@ -78,7 +78,7 @@ assert torch.allclose(late / late.sum(-1, keepdim=True), weights)
 # | True: blocked | `torch.nn.MultiheadAttention` and `torch.nn.Transformer` |
 # | a number that is added to the score: 0 or −∞ | most code inside of models |
 #
-# **Claim.** Given the same Boolean tensor, torch's function and torch's layer block complementary keys.
+# **Claim.** Given the same Boolean tensor, torch's function attends exactly where torch's layer does not.
 #
 # **Claim.** In Regard one says which convention it is: `keep=`, `drop=` or `additive=`. All three give one mask.
 #
@@ -88,10 +88,12 @@ assert torch.allclose(late / late.sum(-1, keepdim=True), weights)
 lower = torch.ones(5, 5).tril() > 0
 layer = torch.nn.MultiheadAttention(8, 1, batch_first=True)
 some = torch.randn(1, 5, 8)
-by_layer = layer(some, some, some, attn_mask=lower & ~torch.eye(5, dtype=torch.bool))[1]
-by_function = sdpa(some, some, torch.eye(5)[None], attn_mask=lower)
-assert by_layer[0, 3, 0] == 0 and by_layer[0, 0, 3] > 0
-assert by_function[0, 3, 0] > 0 and by_function[0, 0, 3] == 0
+# A checkerboard: every row has True and False, so that neither of them leaves a query without keys.
+board = torch.arange(25).view(5, 5) % 2 == 0
+by_layer = layer(some, some, some, attn_mask=board)[1][0]
+# With the identity for values, the output is the weights.
+by_function = sdpa(some, some, torch.eye(5)[None], attn_mask=board)[0]
+assert torch.equal(by_function > 0, board) and torch.equal(by_layer > 0, ~board)
 added = torch.zeros(5, 5).masked_fill(~lower, -torch.inf)
 masks = [rg.dense(keep=lower), rg.dense(drop=~lower), rg.dense(additive=added), rg.causal()]
 assert all(torch.equal(mask.dense(5, 5), lower[None, None]) for mask in masks)

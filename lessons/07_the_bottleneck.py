@@ -178,5 +178,5 @@ print({name: f"{share:.1e}" for name, share in left.items()})
 #   [arXiv 1409.3215](https://arxiv.org/abs/1409.3215).
 # - D. Bahdanau, K. Cho, Y. Bengio 2015, [arXiv 1409.0473](https://arxiv.org/abs/1409.0473).
 # - M.-T. Luong, H. Pham, C. D. Manning 2015, [arXiv 1508.04025](https://arxiv.org/abs/1508.04025).
-# - S. Hochreiter 1998, *The vanishing gradient problem during learning recurrent neural nets*, International Journal of
-#   Uncertainty, Fuzziness and Knowledge-Based Systems 6(2).
+# - S. Hochreiter 1998, *The vanishing gradient problem during learning recurrent neural nets and problem solutions*,
+#   International Journal of Uncertainty, Fuzziness and Knowledge-Based Systems 6(2).

@@ -95,7 +95,7 @@ rg.draw.norms(norms)
 # there.
 #
 # **Claim.** In each of them the share of what is moved is less than 60 % of the share of the weight: such a head is at
-# rest, and its map cries loudest.
+# rest, although its map is the most striking one.
 
 # %%
 assert len(sinks) == 3 and (sinks["first_norm"] < 1 / 3).all()

@@ -5,7 +5,7 @@
 #
 # A head can be ill in two ways. It **vanishes** when it is uniform and stays so: it looks at everything, which is to say at
 # nothing. It **collapses** when all weight is on one key, whatever the text: then the softmax passes no gradient, and
-# nothing can bring it back. We make small models ill on purpose, and try the cures that one reads about. Some work, some
+# training alone does not bring it back. We make small models ill on purpose, and try the cures that one reads about. Some work, some
 # help a little, some do nothing.
 
 # %%
@@ -144,8 +144,8 @@ assert drawn_anew["loss"] > sharpened["loss"] and drawn_anew["after"] > sharpene
 #
 # **Claim.** Initialization removes the cause, and the model is healthy: its loss is below 0.1.
 #
-# **Claim.** A temperature makes the first step look just as healthy, and a norm on queries and keys only half way there, below
-# 0.5. Both learn and both stay behind initialization. A good first picture is not yet a cured model.
+# **Claim.** A temperature makes the first step look nearly as healthy, above 0.75, and a norm on queries and keys gets
+# half way there, below 0.5. Both learn and both stay behind initialization. A good first picture is not yet a cured model.
 
 # %%
 cured = runs["saturation", "initialization"]

@@ -11,7 +11,8 @@ import pytest
 from regard.errors import ArgumentError
 from regard.web.tables import MOST, Column, frame, guarded, written
 
-TEXTS = [
+TEXTS = ["=1+1", "+1", "-1", "@x", " =2", "\t=3", "＝4", "\ufeff=6", "\x1c-7", "'=5", "'"]
+TEXTS += ["word", "a=b", "", 'a,"b"\n', "é"]
     "=1+1",
     "+1",
     "-1",

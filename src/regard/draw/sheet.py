@@ -150,8 +150,8 @@ def sheet(drawn: Sheet) -> Figure:
         A figure whose size in inches is that of the sheet at 96 pixels an inch.
 
     Raises:
-        ArgumentError: too large a sheet, too many shapes, a number that is not finite or far outside the sheet, an opacity
-            that is not from 0 to 1, a color that is not `#rrggbb`, an image that is no PNG.
+        ArgumentError: too large a sheet, too many shapes, a number that is not finite or far outside the sheet, letters
+            that are too large, an opacity that is not from 0 to 1, a color that is not `#rrggbb`, an image that is no PNG.
 
     Example:
         >>> text = Text(10, 20, "entropy", "#1b2330")

@@ -22,9 +22,9 @@ Kind = Literal["text", "number", "whole", "flag"]
 # Rows of a table that a viewer sends, and its columns.
 MOST = 1 << 20
 MOST_COLUMNS = 256
-# What a spreadsheet takes for the beginning of a formula, full-width signs among them. It leaves out blanks before a sign;
-# \ufeff is one to JavaScript and not to Python, and the other way round those after it.
-FORMULA = re.compile(r"[\s\ufeff\x1c-\x1f\x85]*[=+\-@＝＋－＠]|['\t\r\n]")
+# What a spreadsheet takes for the beginning of a formula, full-width signs among them. It skips blanks before a sign, for
+# which \ufeff may pass, as in JavaScript.
+FORMULA = re.compile(r"[\s\ufeff]*[=+\-@＝＋－＠]|['\t\r\n]")
 MARK = "'"
 PACKED: dict[Kind, Any] = {"number": "<f4", "flag": "u1"}
 
