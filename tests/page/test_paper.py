@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from explorer.browser.conftest import Map
+from helpers import looked
 from house import guards
 from page import samples
 from page.test_report import exact_weights, fake
 from regard.page import findings, report
 from regard.web.next_tokens import next_tokens
 
-AXE = guards.ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SHOTS = guards.ROOT / "build" / "screenshots"
 VIEWS = {
     "all": "#/model?color=entropy",
@@ -36,22 +36,13 @@ def test_no_view_has_a_serious_finding_or_is_wider_than_the_screen(show, decoder
         page.screenshot(path=str(SHOTS / f"page-{view}-{look}.png"))
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
         page.locator(".guide summary").click()
-        page.evaluate(AXE.read_text())
-        serious = [
-            (one["id"], node["html"][:160], node["failureSummary"])
-            for one in page.evaluate("axe.run().then(result => result.violations)")
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
-        assert serious == []
+        assert looked.findings(page) == []
 
 
 def test_a_guard_finds_gray_that_is_too_pale(show, decoder):
     with show(decoder, quiet=False) as page:
         page.evaluate("document.querySelector('.lede').style.color = '#aaaaaa'")
-        page.evaluate(AXE.read_text())
-        found = page.evaluate("axe.run().then(result => result.violations.map(({ id }) => id))")
-        assert "color-contrast" in found
+        assert "color-contrast" in [rule for rule, *_ in looked.findings(page)]
 
 
 @pytest.mark.parametrize("width", [320, 390, 900, 1400])
@@ -178,13 +169,7 @@ def test_pages_without_a_script_have_no_serious_finding(opened):
     html = findings(diagnose(samples.watched(41)))
     for scheme in ("light", "dark"):
         with opened(html, quiet=False, color_scheme=scheme, bypass_csp=True) as page:
-            page.evaluate(AXE.read_text())
-            serious = [
-                (one["id"], one["nodes"][0]["html"][:200])
-                for one in page.evaluate("axe.run().then(result => result.violations)")
-                if one["impact"] in ("serious", "critical")
-            ]
-            assert serious == []
+            assert looked.findings(page) == []
 
 
 def test_without_a_script_the_words_are_there(opened, decoder):

@@ -13,23 +13,6 @@ from regard.web.tables import MOST, Column, frame, guarded, written
 
 TEXTS = ["=1+1", "+1", "-1", "@x", " =2", "\t=3", "＝4", "\ufeff=6", "\x1c-7", "'=5", "'"]
 TEXTS += ["word", "a=b", "", 'a,"b"\n', "é"]
-    "=1+1",
-    "+1",
-    "-1",
-    "@x",
-    " =2",
-    "\t=3",
-    "＝4",
-    "\ufeff=6",
-    "\x1c-7",
-    "'=5",
-    "'",
-    "word",
-    "a=b",
-    "",
-    'a,"b"\n',
-    "é",
-]
 
 
 def packed(values: np.ndarray) -> str:

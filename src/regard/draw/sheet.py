@@ -151,7 +151,8 @@ def sheet(drawn: Sheet) -> Figure:
 
     Raises:
         ArgumentError: too large a sheet, too many shapes, a number that is not finite or far outside the sheet, letters
-            that are too large, an opacity that is not from 0 to 1, a color that is not `#rrggbb`, an image that is no PNG.
+            that are too large, an opacity that is not from 0 to 1, a color that is not `#rrggbb`, an image that is not
+            a PNG.
 
     Example:
         >>> text = Text(10, 20, "entropy", "#1b2330")

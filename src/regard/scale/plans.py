@@ -7,6 +7,7 @@ to it that the sums come home. It knows what travels; it knows nothing of what i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -18,7 +19,29 @@ from regard.statistics.state import State, identity, merge
 
 # Stretches of the keys, their tensors, and the sums that belong to them, which are added to in place.
 Visit = Callable[[tuple[range, ...], list[Tensor], list[Tensor]], None]
-KEYS = 2  # the axis of tokens
+TOKENS = 2  # the axis of tokens
+
+
+@dataclass(frozen=True)
+class Keys:
+    """The keys of this process, and the sums that belong to them.
+
+    Attributes:
+        layout: which positions stand on which process.
+        tensors: `(batch, kv_heads, tokens, …)`: keys, and values where there are some.
+        totals: `(batch, …, tokens, …)`, blank.
+        maxima: which of the totals take the largest number and not the sum; none by default.
+    """
+
+    layout: Layout
+    tensors: Sequence[Tensor]
+    totals: Sequence[Tensor] = ()
+    maxima: Sequence[bool] = ()
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest shard: messages are of one size on every process."""
+        return max(self.layout.count(rank) for rank in range(self.layout.processes))
 
 
 class Plan(Protocol):
@@ -27,22 +50,8 @@ class Plan(Protocol):
     # Whether every process holds all queries.
     whole_queries: bool
 
-    def bring(
-        self,
-        links: Links,
-        layout: Layout,
-        tensors: Sequence[Tensor],
-        totals: Sequence[Tensor],
-        visit: Visit,
-        maxima: Sequence[bool] = (),
-        /,
-    ) -> list[Tensor]:
+    def bring(self, links: Links, keys: Keys, visit: Visit, /) -> list[Tensor]:
         """Visit all keys that this process's queries must meet.
-
-        Args:
-            tensors: `(batch, kv_heads, tokens, …)` of this process's keys.
-            totals: `(batch, …, tokens, …)`, blank sums of this process's keys.
-            maxima: which of them take the largest number and not the sum.
 
         Returns:
             The totals of this process's keys, with what every process added.
@@ -60,19 +69,10 @@ class Ring:
 
     whole_queries = False
 
-    def bring(
-        self,
-        links: Links,
-        layout: Layout,
-        tensors: Sequence[Tensor],
-        totals: Sequence[Tensor],
-        visit: Visit,
-        maxima: Sequence[bool] = (),
-        /,
-    ) -> list[Tensor]:
+    def bring(self, links: Links, keys: Keys, visit: Visit, /) -> list[Tensor]:
         """See `Plan`: p visits, and after each the sums move on, so that after the last they are at home."""
-        most, rank = max(layout.count(r) for r in range(links.processes)), links.rank
-        visitors, sums = [_padded(t, most) for t in tensors], [_padded(t, most) for t in totals]
+        layout, most, rank = keys.layout, keys.longest, links.rank
+        visitors, sums = [_padded(t, most) for t in keys.tensors], [_padded(t, most) for t in keys.totals]
         for step in range(links.processes):
             owner = (rank - step) % links.processes
             last = step == links.processes - 1
@@ -81,13 +81,13 @@ class Ring:
             if not last:
                 coming = links.shift(visitors)
             count = layout.count(owner)
-            views = [[t.narrow(KEYS, 0, count) for t in group] for group in (visitors, sums)]
+            views = [[t.narrow(TOKENS, 0, count) for t in group] for group in (visitors, sums)]
             visit(layout.stretches[owner], *views)
             if sums and links.processes > 1:
                 sums = links.shift(sums).wait()
             if coming is not None:
                 visitors = coming.wait()
-        return [t.narrow(KEYS, 0, layout.count(rank)) for t in sums]
+        return [t.narrow(TOKENS, 0, layout.count(rank)) for t in sums]
 
     def complete(self, links: Links, state: State, /) -> State:
         """All keys came by."""
@@ -101,32 +101,21 @@ class Ring:
 class Gather(Ring):
     """Each process gets all keys and values at once: fewest messages, and O(n) memory."""
 
-    def bring(
-        self,
-        links: Links,
-        layout: Layout,
-        tensors: Sequence[Tensor],
-        totals: Sequence[Tensor],
-        visit: Visit,
-        maxima: Sequence[bool] = (),
-        /,
-    ) -> list[Tensor]:
+    def bring(self, links: Links, keys: Keys, visit: Visit, /) -> list[Tensor]:
         """See `Plan`: one visit of the whole sequence, whose sums are then added up and cut."""
-        # Messages are of one size: of the longest shard.
-        most = max(layout.count(r) for r in range(links.processes))
-        everything = []
-        for tensor in tensors:
-            shards = links.gather(_padded(tensor, most))
-            cut = [shard.narrow(KEYS, 0, layout.count(rank)) for rank, shard in enumerate(shards)]
-            everything.append(layout.join(cut, KEYS))
-        full = [_blank(total, KEYS, layout.tokens) for total in totals]
+        layout, everything = keys.layout, []
+        for tensor in keys.tensors:
+            shards = links.gather(_padded(tensor, keys.longest))
+            cut = [shard.narrow(TOKENS, 0, layout.count(rank)) for rank, shard in enumerate(shards)]
+            everything.append(layout.join(cut, TOKENS))
+        full = [_blank(total, TOKENS, layout.tokens) for total in keys.totals]
         visit((range(layout.start, layout.start + layout.tokens),), everything, full)
         results = []
         for number, total in enumerate(full):
             reduce = links.total
-            if number < len(maxima) and maxima[number]:
+            if number < len(keys.maxima) and keys.maxima[number]:
                 reduce = links.largest
-            results.append(layout.shard(reduce(total), links.rank, KEYS))
+            results.append(layout.shard(reduce(total), links.rank, TOKENS))
         return results
 
 
@@ -135,20 +124,11 @@ class States:
 
     whole_queries = True
 
-    def bring(
-        self,
-        links: Links,
-        layout: Layout,
-        tensors: Sequence[Tensor],
-        totals: Sequence[Tensor],
-        visit: Visit,
-        maxima: Sequence[bool] = (),
-        /,
-    ) -> list[Tensor]:
+    def bring(self, links: Links, keys: Keys, visit: Visit, /) -> list[Tensor]:
         """See `Plan`: one visit, of this process's keys."""
         # Every query meets them here: they are complete.
-        results = list(totals)
-        visit(layout.stretches[links.rank], list(tensors), results)
+        results = list(keys.totals)
+        visit(keys.layout.stretches[links.rank], list(keys.tensors), results)
         return results
 
     def complete(self, links: Links, state: State, /) -> State:
@@ -200,8 +180,8 @@ PLANS: dict[str, Plan] = {"ring": Ring(), "gather": Gather(), "states": States()
 
 def _padded(tensor: Tensor, tokens: int) -> Tensor:
     """A copy with so many tokens, at least one, so that messages are of one size and never empty."""
-    room = _blank(tensor, KEYS, max(tokens, 1))
-    room.narrow(KEYS, 0, tensor.shape[KEYS]).copy_(tensor.detach())
+    room = _blank(tensor, TOKENS, max(tokens, 1))
+    room.narrow(TOKENS, 0, tensor.shape[TOKENS]).copy_(tensor.detach())
     return room
 
 

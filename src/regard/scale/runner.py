@@ -17,7 +17,7 @@ from regard.engines.second import GRADED
 from regard.scale.blocks import Block
 from regard.scale.layout import Layout
 from regard.scale.links import Links
-from regard.scale.plans import Plan
+from regard.scale.plans import Keys, Plan
 from regard.shapes import Sizes, statistics_dtype
 from regard.spec import Spec
 from regard.statistics import offsets
@@ -81,7 +81,7 @@ class Sharded:
         tensors = [key]
         if value is not None:
             tensors.append(value)
-        self.plan.bring(self.links, self.keys, tensors, (), visit)
+        self.plan.bring(self.links, Keys(self.keys, tensors), visit)
         # A process without queries still has states, of none.
         if not states:
             states = [self._blank(query[:, :, :0], key, value, spec, want)]
@@ -114,7 +114,8 @@ class Sharded:
                         view += part
                 self._add(block, sums, picture, by_offset)
 
-        totals = self.plan.bring(self.links, self.keys, [key], [blank.clone() for _ in names], visit, maxima)
+        keys = Keys(self.keys, [key], [blank.clone() for _ in names], maxima)
+        totals = self.plan.bring(self.links, keys, visit)
         results: dict[str, Any] = dict(zip(names, totals, strict=True))
         if by_offset is not None:
             # Every pair of query and key was in one process's blocks.
@@ -211,7 +212,7 @@ class Sharded:
         tensors = [key]
         if value is not None:
             tensors.append(value)
-        home = iter(self.plan.bring(self.links, self.keys, tensors, travelers, visit))
+        home = iter(self.plan.bring(self.links, Keys(self.keys, tensors, travelers), visit))
         if query_sum is not None:
             query_sum = self.plan.add(self.links, query_sum)
         if bias_sum is not None:

@@ -22,8 +22,8 @@ Kind = Literal["text", "number", "whole", "flag"]
 # Rows of a table that a viewer sends, and its columns.
 MOST = 1 << 20
 MOST_COLUMNS = 256
-# What a spreadsheet takes for the beginning of a formula, full-width signs among them. It skips blanks before a sign, for
-# which \ufeff may pass, as in JavaScript.
+# What a spreadsheet takes for the beginning of a formula, full-width signs among them. It skips blanks before a sign:
+# \ufeff is one too, as in JavaScript.
 FORMULA = re.compile(r"[\s\ufeff]*[=+\-@＝＋－＠]|['\t\r\n]")
 MARK = "'"
 PACKED: dict[Kind, Any] = {"number": "<f4", "flag": "u1"}

@@ -1,0 +1,26 @@
+"""What a page owes everybody: it fits the screen, light, dark and on a phone, and axe-core finds nothing serious."""
+
+from __future__ import annotations
+
+from house import guards
+
+AXE = guards.ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+# Options of a page, by how it is looked at.
+LOOKS: dict[str, dict] = {"light": {}, "dark": {"theme": "dark"}, "phone": {"width": 390, "height": 844}}
+
+
+def findings(page) -> list[tuple[str, str, str]]:
+    """What axe-core finds that is serious: its rule, the element, and why."""
+    page.evaluate(AXE.read_text())
+    return [
+        (one["id"], node["html"][:160], node["failureSummary"])
+        for one in page.evaluate("axe.run().then(result => result.violations)")
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+def check(page) -> None:
+    """Fail where a page is wider than its window, or axe-core finds something serious."""
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert findings(page) == []
