@@ -118,7 +118,7 @@ def test_code_cannot_be_gone_on_with(tmp_path):
     seen = scale.observe_long(query, key, bias=ScoreMod(rising), **call)
     assert torch.allclose(seen.lse, rg.observe(query, key, bias=ScoreMod(rising)).lse)
     for function in (falling, rising):
-        with pytest.raises(RecordError, match="Python code cannot be gone on with.*another folder"):
+        with pytest.raises(RecordError, match="Python code cannot be resumed.*another folder"):
             scale.observe_long(query, key, bias=ScoreMod(function), **call)
 
 

@@ -55,10 +55,10 @@ class Ledger:
 
         Args:
             folder: one that is not there yet, an empty one, or that of a ledger. settings: of the survey.
-            resume: whether one that is there may be gone on with.
+            resume: whether one that is there may be resumed.
 
         Raises:
-            RecordError: the folder holds something else, or a ledger of other settings, or may not be gone on with.
+            RecordError: the folder holds something else, or a ledger of other settings, or may not be resumed.
         """
         if (folder / LEDGER).exists():
             ledger = cls.open(folder)

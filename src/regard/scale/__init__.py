@@ -1,4 +1,4 @@
-"""One sequence over many processes, and sequences that are gone through in stretches."""
+"""One sequence over many processes, and long calls in stretches that can be resumed."""
 
 from regard.scale.layout import Layout, contiguous, zigzag
 from regard.scale.long import observe_long

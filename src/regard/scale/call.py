@@ -1,4 +1,4 @@
-"""A call that many processes make together: its arguments, checked on each of them and compared between them."""
+"""The arguments of a call that many processes make together, checked on each of them and compared between them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from regard.spec import Spec
 from regard.spec.bias import Bias, as_bias
 from regard.statistics.table import Wanted
 
-# It looks at whole calls: from parts of one its formulas do not follow.
+# Engines whose formulas need all keys of a call at once, so that they cannot compute a part of one.
 WHOLE_CALLS = ("sdpa",)
 
 
 class ShardArguments(TypedDict, total=False):
     """The keywords that `attend` and `observe` of this module share.
 
-    queries: which positions of the queries stand on which process; None for the layout of the keys, and with plan
-        "states" for the last positions.
-    plan: "ring" (default) passes keys and values round, in O(n / p) memory; "gather" sends them all at once, in O(n)
-        memory; with "states" every process has all queries, in order, and the states are merged: for decoding.
+    queries: which process holds which queries; None for the layout of the keys. With plan "states" every process
+        holds all queries, and None means that they are the last positions.
+    plan: "ring" (default): keys and values travel from process to process, and each process needs O(n / p) memory.
+        "gather": every process receives all keys and values at once, in O(n) memory. "states": keys stay, every process
+        has all queries, and their states are merged; for decoding.
     group: torch's process group; None for all processes.
     mask, bias, scale, softcap, sink_logit: as for `regard.attend`. A mask is that of the whole sequence; the rows of a
         dense bias are this process's queries, its columns all keys.

@@ -1,4 +1,4 @@
-"""Which positions of a sequence stand on which process. Knows no tensors' content and no processes."""
+"""Which process holds which positions of a sequence."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ MOST = 1 << 16
 
 @dataclass(frozen=True)
 class Layout:
-    """A sequence cut into stretches, and the process that holds each.
+    """Which process holds which positions of a sequence.
 
     Attributes:
-        stretches: for each process of the group, in the order of its ranks, the ranges of absolute positions that it
-            holds, in the order in which they lie one after the other in its tensors. Together they cover one range
-            of positions, each position once. A process may hold nothing.
+        stretches: for each process, by its rank in the group, the ranges of absolute positions that it holds, in the
+            order of its tensors. All processes together hold every position of one range exactly once. A process may
+            hold nothing.
 
     Raises:
-        ArgumentError: a position that no process or more than one holds, or no process.
+        ArgumentError: a position between the first and the last is held by no process or by several; there is no
+            process at all.
 
     Example:
         >>> Layout((((range(0, 2), range(6, 8))), (range(2, 6),))).positions(0)
@@ -122,14 +123,14 @@ class Layout:
 
 
 def contiguous(tokens: int, processes: int, *, start: int = 0) -> Layout:
-    """One stretch a process, in order, as even as they go.
+    """One stretch for each process, in order, of equal size or one token more.
 
     Under a causal mask the last process has nearly twice the mean work: see `zigzag`.
 
     Args:
         tokens: of the whole sequence.
-        processes: that share it.
-        start: position of the first token: of queries that come after other keys, for example.
+        processes: how many share it.
+        start: position of the first token. Queries that come after cached keys do not start at 0.
 
     Example:
         >>> contiguous(10, 3).stretches
@@ -140,7 +141,7 @@ def contiguous(tokens: int, processes: int, *, start: int = 0) -> Layout:
 
 
 def zigzag(tokens: int, processes: int, *, start: int = 0) -> Layout:
-    """Two stretches a process, one from the front and one from the back: even work under a causal mask.
+    """Two stretches for each process, one from the front and one from the back: equal work under a causal mask.
 
     The sequence is cut into 2p stretches; process r holds the r-th and the r-th from the end.
 
@@ -156,7 +157,7 @@ def zigzag(tokens: int, processes: int, *, start: int = 0) -> Layout:
 
 def _cuts(tokens: int, parts: int, start: int) -> list[range]:
     tokens, start = whole("tokens", tokens, 0), whole("start", start)
-    # The first ones are longer by a token, where it does not divide.
+    # Where the tokens do not divide evenly, the first stretches have one more.
     size, more = divmod(tokens, parts)
     ranges, at = [], start
     for number in range(parts):

@@ -1,4 +1,4 @@
-"""A call that takes hours, in stretches of queries: each is written when it is done, and a killed run goes on."""
+"""A call that takes hours, in stretches of queries that are saved one by one, so that a killed run can be resumed."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ def observe_long(
     engine: str = "auto",
     **spec: Unpack[SpecArguments],
 ) -> Observation:
-    """`regard.observe` in stretches of queries, each written to a folder when it is done; without gradients.
+    """`regard.observe` in stretches of queries, each saved to a folder when it is done; without gradients.
 
-    The same call with the same folder goes on where a killed one ended, and gives the same bits. Memory above the
-    inputs and the result is that of one stretch, and of the sums that belong to the keys. The result is that of
-    `regard.observe` up to the rounding of sums over queries.
+    The same call with the same folder resumes a killed run and gives the same bits. Besides the inputs and the result,
+    memory holds one stretch and the sums over queries of each key. The result is that of `regard.observe`, up to the
+    rounding of these sums.
 
     Args:
         query: `(batch, heads, queries, dim)`. key, value: as for `regard.observe`.
-        folder: of this call alone: `ledger.json` says which call it is, `rows-….safetensors` hold the stretches,
-            `sums.safetensors` what belongs to the keys, and how many stretches are in it.
-        stretch: queries of a stretch; None for as many as make 2^33 pairs over all heads.
-        progress: called with the stretches that are done and how many there are, at the start and after each.
+        folder: for this call alone. `ledger.json` says which call it is, `rows-….safetensors` hold the stretches,
+            `sums.safetensors` the statistics of the keys and how many stretches are in them.
+        stretch: queries in a stretch; None for 2^33 pairs of query and key, over all heads.
+        progress: called with two numbers, stretches done and stretches in all, at the start and after each stretch.
         statistics, top, map, engine, **spec: as for `regard.observe`.
 
     Raises:
@@ -160,9 +160,7 @@ class _Work:
             held = sealing.read(self.folder / LEDGER, FORM, RecordError)
         except FileNotFoundError:
             if self.folder.is_dir() and any(self.folder.glob("rows-*.safetensors")):
-                raise RecordError(
-                    f"{self.folder}: stretches without {LEDGER} cannot be gone on with"
-                ) from None
+                raise RecordError(f"{self.folder}: stretches without {LEDGER} cannot be resumed") from None
             content = sealing.document(FORM, settings, indent=2)
             files.write(self.folder / LEDGER, content, error=RecordError, what="ledger")
             held = dict(settings)
@@ -176,7 +174,7 @@ class _Work:
         # Two functions of one name may compute different things: the stretches may be those of another one.
         if is_code(self.full.mask, self.full.bias):
             raise RecordError(
-                f"{self.folder}: a call whose mask or bias is Python code cannot be gone on with, as code cannot be "
+                f"{self.folder}: a call whose mask or bias is Python code cannot be resumed, as code cannot be "
                 f"compared: start again in another folder"
             )
         tensors, metadata = _unpacked(self.folder / SUMS)

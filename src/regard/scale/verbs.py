@@ -1,4 +1,4 @@
-"""`attend` and `observe` of one sequence that lies on many processes."""
+"""`attend` and `observe` for one sequence whose tokens lie on many processes."""
 
 from __future__ import annotations
 
@@ -30,20 +30,22 @@ def attend(
     `regard.attend` on one device, for every mask, up to rounding; so are its gradients.
 
     Args:
-        query: `(batch, heads, queries, dim)`, of this process: in the order of `queries`.
-        key: `(batch, kv_heads, keys, dim)`, of this process: in the order of `keys`.
+        query: `(batch, heads, queries, dim)`, the queries of this process, in the order of the layout `queries`.
+        key: `(batch, kv_heads, keys, dim)`, the keys of this process, in the order of the layout `keys`.
         value: `(batch, kv_heads, keys, value_dim)`, likewise.
-        keys: which positions stand on which process; they begin at 0. See `contiguous` and `zigzag`.
+        keys: which process holds which keys; positions begin at 0. See `contiguous` and `zigzag`.
         **arguments: queries, plan, group, mask, bias, scale, softcap, sink_logit: see `ShardArguments`.
 
     Returns:
-        `(batch, heads, queries, value_dim)` of this process. The gradient of a shard of keys is whole; that of a bias
-        and of a sink is this process's part, to be added up over the processes, as data-parallel training does. With
-        "states" every process is to have the same loss, and all gradients are whole.
+        `(batch, heads, queries, value_dim)` of this process. Gradients of queries, keys and values are complete. Those
+        of a bias and of a sink are this process's part and must be added up over the processes, as data-parallel
+        training does. With plan "states" every process must have the same loss, and all gradients are complete.
 
     Raises:
-        GroupError: no group, calls that differ between processes, or a process that no longer answers.
-        ShapeError, MaskError, ArgumentError: inputs that do not fit together, raised on every process.
+        GroupError: there is no group, calls differ between processes, another process refused its part, or one no
+            longer answers.
+        ShapeError, MaskError, ArgumentError: inputs of this process that do not fit together.
+        WatchError: a module that is watched, or whose heads are changed, makes the call.
 
     Example:
         >>> import regard as rg, torch, torch.distributed as dist
@@ -80,12 +82,13 @@ def observe(
         **arguments: queries, plan, group, mask, bias, scale, softcap, sink_logit: see `ShardArguments`.
 
     Returns:
-        An `Observation` of this process's queries and, in `received` and `received_max`, of its keys. Keys are named by
-        absolute position. The map and `by_offset` are those of the whole sequence, on every process.
+        An `Observation` of this process's queries and, in `received` and `received_max`, of its keys. Numbers of keys
+        are absolute positions. The map and `by_offset` are those of the whole sequence, on every process.
 
     Raises:
-        GroupError: no group, calls that differ between processes, or a process that no longer answers.
-        ShapeError, MaskError, ArgumentError, EngineError: inputs that do not fit together, raised on every process.
+        GroupError: there is no group, calls differ between processes, another process refused its part, or one no
+            longer answers.
+        ShapeError, MaskError, ArgumentError, EngineError: inputs of this process that do not fit together.
 
     Example:
         >>> import regard as rg, torch, torch.distributed as dist

@@ -71,7 +71,7 @@ def survey(
     are as before when the survey is over. Memory does not grow with the number of texts. A text that cannot be read is
     listed in `profile.failures` and the survey goes on; where a batch fails, its texts are read one by one.
 
-    With a `folder` the survey can be stopped at any time and gone on with: it keeps a ledger there, a file for every
+    With a `folder` the survey can be stopped at any time and resumed: it keeps a ledger there, a file for every
     `shard` batches, and what is there is not done again. Under `accelerate launch` each process reads its share of the
     batches, all of which every process must be given in the same order, and all processes return the whole profile.
 

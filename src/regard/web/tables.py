@@ -97,13 +97,13 @@ def written(table: DataFrame, form: Format) -> bytes:
 
 
 def encodable(text: str) -> str:
-    """The text with a question mark for each half of a letter, such as a cut text ends with: no file can hold it.
+    """The text with U+FFFD for each half of a surrogate pair, which no file can hold: a text that was cut may end so.
 
     Example:
-        >>> encodable("cut \\ud83d")
-        'cut ?'
+        >>> encodable("cut \\ud83d") == "cut \\ufffd"
+        True
     """
-    return text.encode("utf-8", "replace").decode()
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def guarded(value: Any) -> Any:

@@ -25,7 +25,7 @@ from regard.watch.plan import Change, Pair
 from regard.watch.selection import selected_modules
 from regard.watch.undisturbed import undisturbed
 
-# Of the interval of the growth of the loss.
+# Of the interval that `Pruned.growth` reports, whatever the search asked for.
 CONFIDENCE = 0.95
 
 
@@ -38,8 +38,10 @@ class Pruned:
         heads: pairs (name of the layer, head), by the numbers of the model that was given.
         parameters: of the model before, and of the smaller one.
         loss: mean over texts before and after, of texts that no head was chosen by; None where no texts were given.
-        growth: by which part that loss grew, and the ends of its interval: with few texts a budget that the mean keeps
-            may well be broken on others; None likewise.
+        growth: by which part that loss grew, and the ends of Student's t interval of 95 %, text by text: with few texts
+            a budget that the mean keeps may well be broken on others; None likewise. Where a search went on because
+            the first choice broke the budget, the same texts were looked at several times, and the interval is too
+            narrow by as much.
         seconds: of all those texts before and after, the least of several runs; None likewise.
     """
 
@@ -118,7 +120,9 @@ def prune(
     if confidence is not None:
         confidence = number("confidence", confidence, above=0, below=1)
         if budget is None:
-            raise ArgumentError("confidence is of the growth that a budget allows, and there is no budget")
+            raise ArgumentError(
+                "confidence needs a budget, which the interval must keep; got heads alone"
+            )
     texts = None
     if batches is not None:
         texts = Texts.of(batches, loss)

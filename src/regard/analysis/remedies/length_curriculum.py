@@ -14,7 +14,7 @@ def length_curriculum(step: int, *, shortest: int, longest: int, steps: int, mul
 
     Attention over few keys is easier to learn, as less of each weight's gradient is shared out, and such steps cost
     less (Press et al. 2021, "Shortformer", arXiv 2012.15832; Li et al. 2022, arXiv 2108.06084). A function of the step
-    alone, so a training that is gone on with has the lengths that it would have had.
+    alone, so a training that is resumed has the lengths that it would have had.
 
     Args:
         step: how many updates there were.
