@@ -320,7 +320,7 @@ def test_clear_errors(tmp_path: Path) -> None:
     for keywords, words in (
         ({}, "heads or a budget must be given"),
         ({"heads": [(0, 0)], "budget": 0.1}, "and not both"),
-        ({"heads": [(0, 0)], "confidence": 0.9}, "there is no budget"),
+        ({"heads": [(0, 0)], "confidence": 0.9}, "confidence needs a budget"),
         ({"budget": 0.1, "batches": texts(), "confidence": 1.0}, "confidence must be"),
         (
             {"budget": 0.1, "batches": texts(2), "confidence": 0.9},

@@ -159,7 +159,7 @@ describe("a table", () => {
 
   it("says that it would be too long", () => {
     expect(() => checkRows(MOST_ROWS)).not.toThrow();
-    expect(() => checkRows(MOST_ROWS + 1)).toThrow("come closer");
+    expect(() => checkRows(MOST_ROWS + 1)).toThrow("zoom in");
   });
 
   it("of heads has the names of the Python table", () => {

@@ -28,7 +28,7 @@ from regard.statistics.table import Choice, Wanted
 
 FORM = sealing.Form("regard-stretches", 1, "ledger of stretches")
 LEDGER, SUMS = "ledger.json", "sums.safetensors"
-# Pairs of one stretch, if nobody says how many queries: seconds of work.
+# Pairs of one stretch where `stretch` is None: seconds of work.
 PAIRS, STEP = 1 << 33, 256
 
 
@@ -62,7 +62,7 @@ def observe_long(
 
     Raises:
         RecordError: the folder holds another call, or is damaged; or it holds stretches of a call whose mask or bias is
-            Python code, of which nobody can say whether it is the same.
+            Python code, which cannot be compared.
         ShapeError, MaskError, ArgumentError, EngineError: as for `regard.observe`.
 
     Example:
@@ -73,7 +73,7 @@ def observe_long(
         >>> seen.allowed[0, 0].tolist()
         [1, 2, 3, 4, 5, 6]
     """
-    # An empty text is the folder that one stands in, which is nobody's choice.
+    # An empty text would mean the working directory, by mistake.
     if not isinstance(folder, str | PathLike) or not str(folder):
         raise ArgumentError(f"folder must be a string or a path, got {shown(folder)}")
     if progress is not None and not callable(progress):

@@ -1,7 +1,7 @@
-"""How keys meet queries: in a ring, gathered, or where they are with queries that are whole everywhere.
+"""Three ways to bring queries and keys together: keys go round a ring, are gathered everywhere, or stay where they are.
 
-A plan shows each process every key that its queries must meet, together with sums that belong to those keys, and sees
-to it that the sums come home. It knows what travels; it knows nothing of what is computed.
+A plan shows each process every key that its queries must meet, with the sums that belong to these keys, and returns the
+sums to the process that holds the keys. It knows what travels; it knows nothing of what is computed.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class Plan(Protocol):
         """
 
     def complete(self, links: Links, state: State, /) -> State:
-        """The state of this process's queries over all keys, from that over the keys that it visited."""
+        """The state of this process's queries over all keys, given their state over the keys that were visited."""
 
     def add(self, links: Links, tensor: Tensor, /) -> Tensor:
-        """What belongs to queries and is summed over keys, over all keys."""
+        """A sum over all keys for each query, given that over the keys that were visited."""
 
 
 class Ring:

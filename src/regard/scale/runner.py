@@ -284,7 +284,7 @@ class _Rows(torch.autograd.Function):
         state = runner.fold(query, key, value, spec, want)
         ctx.spec, ctx.want, ctx.runner = spec, want, runner
         ctx.save_for_backward(query, key, value, parameter, state.m, state.l)
-        # What nobody differentiates stays None, and costs nothing.
+        # Gradients that no one needs stay None, and cost nothing.
         ctx.set_materialize_grads(False)
         # They do not change when scores move a little.
         constants = [getattr(state, name) for name in CONSTANT]

@@ -153,7 +153,7 @@ def flow(record: Record, wanted: FlowOf, cancel: Event | None = None) -> Rollout
         CanceledError: the flag was set.
     """
 
-    # Asked between stretches of queries, a second or two apart.
+    # Called between stretches of queries, every second or two.
     def look(_share: float) -> None:
         if cancel is not None and cancel.is_set():
             raise CanceledError("nobody waits for the flow any more")
@@ -230,7 +230,7 @@ def largest(result: Rollout, text: Text, row: int, count: int = 20, batch: int =
     lines = []
     # Of equal ones the first, so that an answer is the same every time.
     for token in ranked.argsort(descending=True, stable=True)[:count].tolist():
-        # What is masked would fill up a short list.
+        # Masked tokens have none, and would fill up a short list.
         if not values[token] > 0:
             continue
         corrected = None

@@ -26,7 +26,7 @@ export async function pngOf(drawing: Drawing, scale = 2): Promise<{ blob: Blob; 
   }
   for (const shape of drawing.shapes) draw(context, shape, pictures);
   const blob = await new Promise<Blob | null>((resolve) => canvas.toBlob(resolve, "image/png"));
-  if (!blob) throw new Error("The browser made no picture.");
+  if (!blob) throw new Error("The browser could not draw the picture.");
   return { blob, width, height };
 }
 

@@ -105,5 +105,5 @@ function base64(values: Float32Array | Uint8Array): string {
 /** Raises where a table would have too many rows to be of use. */
 export function checkRows(rows: number): void {
   if (rows <= MOST_ROWS) return;
-  throw new Error(`At most ${MOST_ROWS} numbers go into a table, and ${rows} are seen: come closer, or take the Python.`);
+  throw new Error(`At most ${MOST_ROWS} numbers go into a table, and ${rows} are seen: zoom in, or take the Python.`);
 }

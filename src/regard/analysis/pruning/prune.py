@@ -120,9 +120,7 @@ def prune(
     if confidence is not None:
         confidence = number("confidence", confidence, above=0, below=1)
         if budget is None:
-            raise ArgumentError(
-                "confidence needs a budget, which the interval must keep; got heads alone"
-            )
+            raise ArgumentError("confidence needs a budget, which the interval must keep; got heads alone")
     texts = None
     if batches is not None:
         texts = Texts.of(batches, loss)

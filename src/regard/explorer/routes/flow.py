@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass
 class Flow:
-    """One flow that is asked about, and the turns in which it is answered."""
+    """One flow that was requested, and the lanes in which it is computed."""
 
     request: Request
     record: OpenRecord
@@ -52,7 +52,7 @@ class Flow:
     slow: Lane
 
     async def ask(self, question: Callable[[Rollout], T]) -> T:
-        """The answer of the flow, which is computed at its first question."""
+        """Answer a question about the flow; the first question computes it."""
 
         def run(cancel: Event) -> T:
             record = self.record.record
