@@ -35,10 +35,13 @@ class ShardArguments(TypedDict, total=False):
 
     queries: which process holds which queries; None for the layout of the keys. With plan "states" every process
         holds all queries, and None means that they are the last positions.
+
     plan: "ring" (default): keys and values travel from process to process, and each process needs O(n / p) memory.
         "gather": every process receives all keys and values at once, in O(n) memory. "states": keys stay, every process
         has all queries, and their states are merged; for decoding.
+
     group: torch's process group; None for all processes.
+
     mask, bias, scale, softcap, sink_logit: as for `regard.attend`. A mask is that of the whole sequence; the rows of a
         dense bias are this process's queries, its columns all keys.
     """
