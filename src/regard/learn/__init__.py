@@ -1,7 +1,7 @@
 """Exercises on attention, and checks that say what is wrong with a solution.
 
-Each exercise is one function to write with NumPy. A check runs it beside a catalogue of known mistakes and names the one
-that does the same; `regard learn` does so whenever the file is saved.
+Each exercise is one function to write with NumPy. A check runs it beside a catalogue of known mistakes and names the
+one that does the same; `regard learn` does so whenever the file is saved.
 """
 
 from regard.learn.checking import check, check_file, exercise, exercises

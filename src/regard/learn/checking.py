@@ -44,12 +44,13 @@ def check(function: Callable[..., Any], name: str) -> Verdict:
     """Check a solution of an exercise, and say what is wrong with it.
 
     The function is run on small inputs, beside a catalogue of known mistakes. Where it does on all inputs what one of
-    them does, that mistake is named, with the smallest input that shows it. It runs in a fork of this process, with limits
-    of time (5 seconds of computing) and memory (1 GiB); where there is no fork, in this process, which the verdict says.
+    them does, that mistake is named, with the smallest input that shows it. It runs in a fork of this process, with
+    limits of time (5 seconds of computing) and memory (1 GiB); where there is no fork, in this process, and the verdict
+    says so.
 
     Args:
-        function: the solution; for "attention" it takes `query`, `key` and `value`, NumPy arrays `(tokens, dim)`, and
-            returns the output.
+        function: the solution; for "attention" it takes `query`, `key` and `value`, NumPy arrays `(tokens, dim)`,
+            and returns the output.
         name: the exercise, one of `rg.learn.exercises()`.
 
     Returns:

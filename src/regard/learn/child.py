@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-# Of processor time, for all inputs together: a busy machine must not fail a learner. Bytes beyond what a process begins with.
+# Of processor time for all inputs together, as a busy machine must not fail a learner; bytes beyond what a process has.
 SECONDS, MEMORY = 5, 1 << 30
 # Numbers of a result that are looked at, characters of what is printed and of an error's text.
 NUMBERS, PRINTED, TEXT = 1_000_000, 300, 300
@@ -144,13 +144,13 @@ def answer(
     write({"end": True})
 
 
-def closed_in(handle: int) -> Callable[[dict], None]:
-    """Limit this process, silence what it prints, and give what writes lines to `handle`."""
+def closed_in(handle: int, seconds: int = SECONDS) -> Callable[[dict], None]:
+    """Limit this process, silence what it prints, and give the function that writes lines to `handle`."""
     silent = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(silent, standard)
     sys.stdin, sys.stdout, sys.stderr = io.StringIO(), Printed(), Printed()
-    limit()
+    limit(seconds)
 
     def write(line: dict) -> None:
         content = json.dumps(line).encode() + b"\n"
@@ -178,10 +178,10 @@ def limit(seconds: int = SECONDS, memory: int = MEMORY) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (held + memory, resource.RLIM_INFINITY))
 
 
-def main(path: str, name: str) -> None:
+def main(path: str, name: str, seconds: str) -> None:
     """Answer for the function `name` of a file: the cases come by standard input, the lines go to standard output."""
     cases = [{key: decode(value) for key, value in case.items()} for case in json.load(sys.stdin)]
-    write = closed_in(os.dup(1))
+    write = closed_in(os.dup(1), int(seconds))
     try:
         names = runpy.run_path(path)
     except BaseException as error:

@@ -114,7 +114,7 @@ def _broken(exercise: Exercise, run: Run) -> Message | None:
         return Message(
             "must_mend", f"The file must define the function {name}; it defines {others}.", "missing"
         )
-    for number, (case, outcome) in enumerate(zip(exercise.cases, run.outcomes, strict=True)):
+    for number, outcome in enumerate(run.outcomes):
         failure = outcome.failure
         if failure is not None and failure.kind == "NotImplementedError":
             return Message("must_mend", f"{name} is not written yet.", "not written")
@@ -133,7 +133,8 @@ def _broken(exercise: Exercise, run: Run) -> Message | None:
 
 def _unnamed(exercise: Exercise, outcomes: Sequence[Outcome], wrong: Sequence[int]) -> Message:
     """What is wrong on the smallest input, where no known mistake does the same."""
-    number = wrong[0]
+    # An error says more than numbers that are wrong.
+    number = next((n for n in wrong if outcomes[n].failure is not None), wrong[0])
     right, got = _expected(exercise)[number], outcomes[number]
     return Message(
         "must_mend", _symptom(exercise.function, right, got), example=_example(exercise, number, right, got)
@@ -155,10 +156,13 @@ def _symptom(name: str, right: Outcome, got: Outcome) -> str:
     if got.value is None:
         return f"The result has the dtype {got.kind}, where real numbers must come out."
     if not np.isfinite(got.value).all():
-        return "There is NaN or infinity in the result: look for a division by 0, a logarithm of 0, or an exp that overflows."
+        return (
+            "There is NaN or infinity in the result: look for a division by 0, a logarithm of 0, or an exp that "
+            "overflows."
+        )
     return (
-        "The numbers are wrong on this input. It is none of the mistakes that are known here: follow the example by hand, "
-        "line by line."
+        "The numbers are wrong on this input. It is none of the mistakes that are known here: follow the example by "
+        "hand, line by line."
     )
 
 

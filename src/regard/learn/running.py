@@ -83,18 +83,25 @@ def here(function: Callable[..., Any], cases: Iterable[Case]) -> list[Outcome]:
     return [_outcome(child.call(function, case.arguments)) for case in cases]
 
 
-def file(path: Path, function: str, cases: Sequence[Case], patience: float = PATIENCE) -> Run:
+def file(
+    path: Path,
+    function: str,
+    cases: Sequence[Case],
+    *,
+    seconds: int = child.SECONDS,
+    patience: float = PATIENCE,
+) -> Run:
     """Run a function of a file in a fresh process.
 
     Args:
         path: the file. function: the name of the function in it. cases: its inputs.
-        patience: seconds on the clock, after which the process is killed.
+        seconds: of processor time. patience: seconds on the clock. After either the process is killed.
     """
     written = [{name: child.encode(value) for name, value in case.arguments.items()} for case in cases]
     # Threads of a linear algebra library take longer to start than these products, and much address space.
     environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
     process = subprocess.Popen(
-        [sys.executable, "-P", child.__file__, os.path.abspath(path), function],
+        [sys.executable, "-P", child.__file__, os.path.abspath(path), function, str(seconds)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -115,11 +122,17 @@ def file(path: Path, function: str, cases: Sequence[Case], patience: float = PAT
     return _read(content, len(cases), late or _ran_out_of_time(process.returncode))
 
 
-def function(run: Callable[..., Any], cases: Sequence[Case], patience: float = PATIENCE) -> Run:
+def function(
+    run: Callable[..., Any],
+    cases: Sequence[Case],
+    *,
+    seconds: int = child.SECONDS,
+    patience: float = PATIENCE,
+) -> Run:
     """Run a function of this process in a fork of it; where there is no fork, here, without limits.
 
     Args:
-        run: the function. cases: its inputs. patience: seconds on the clock.
+        run: the function. cases: its inputs. seconds, patience: as for `file`.
     """
     code = getattr(run, "__code__", None)
     source = code.co_filename if code is not None else None
@@ -134,7 +147,7 @@ def function(run: Callable[..., Any], cases: Sequence[Case], patience: float = P
         warnings.simplefilter("ignore", DeprecationWarning)
         process = os.fork()
     if process == 0:
-        _in_fork(run, arguments, source, writing)
+        _in_fork(run, arguments, source, writing, seconds)
     os.close(writing)
     try:
         content, late = _until_end(reading, patience)
@@ -147,11 +160,15 @@ def function(run: Callable[..., Any], cases: Sequence[Case], patience: float = P
 
 
 def _in_fork(
-    run: Callable[..., Any], arguments: list[dict[str, Any]], source: str | None, writing: int
+    run: Callable[..., Any],
+    arguments: list[dict[str, Any]],
+    source: str | None,
+    writing: int,
+    seconds: int,
 ) -> None:
     """The child's side of a fork, which never returns."""
     try:
-        write = child.closed_in(writing)
+        write = child.closed_in(writing, seconds)
         # Threads of OpenMP do not come along: one that waits for them would wait for ever.
         if "torch" in sys.modules:
             sys.modules["torch"].set_num_threads(1)

@@ -8,7 +8,7 @@ import numpy as np
 
 from regard.learn.exercise import Exercise, Variant
 from regard.learn.exercises.inputs import attended
-from regard.learn.exercises.mistakes import softmax, softmaxes
+from regard.learn.exercises.mistakes import pairs, softmax, softmaxes
 
 
 def attention(query, key, value):
@@ -67,7 +67,7 @@ def _cosine(query, key, value):
 
 
 SCALE = "must be divided by √dim, where dim is the number of columns of the query"
-VARIANTS = (
+SCALES = (
     Variant("no scale", f"The scores are not divided by √d: they {SCALE}.", _by(lambda q, k, v: 1.0)),
     Variant(
         "divided by d",
@@ -94,6 +94,9 @@ VARIANTS = (
         f"The scores are divided by the square root of the values' width: they {SCALE}.",
         _by(lambda q, k, v: np.sqrt(v.shape[-1])),
     ),
+)
+VARIANTS = (
+    *SCALES,
     Variant(
         "scale after the softmax",
         "The division by √d comes after the softmax: it belongs before it, or the weights no longer add up to 1.",
@@ -164,7 +167,14 @@ VARIANTS = (
         "The result is cut to whole numbers: it must stay a floating-point array.",
         _whole_numbers,
     ),
+    Variant(
+        "key not transposed",
+        "The key is not transposed: query @ key fits only where there are as many keys as dimensions; take query @ key.T.",
+        lambda q, k, v: softmax(q @ k / np.sqrt(q.shape[-1])) @ v,
+    ),
     *softmaxes(lambda weigh: partial(_attend, weigh=weigh)),
+    # The scale is what is forgotten most often, whatever else is wrong.
+    *pairs(SCALES[:2], lambda scale, weigh: partial(scale.function, weigh=weigh)),
 )
 
 EXERCISE = Exercise(

@@ -8,7 +8,7 @@ import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
 from regard.learn.exercises.inputs import attended
-from regard.learn.exercises.mistakes import COMMON, softmax, softmaxes
+from regard.learn.exercises.mistakes import COMMON, pairs, softmax, softmaxes
 
 
 def causal_attention(query, key, value):
@@ -79,7 +79,7 @@ def _in_place(query, key, value):
 
 
 FIRST = "the first token must see itself alone, the second two tokens, and the last one all"
-VARIANTS = (
+MASKS = (
     Variant(
         "no mask",
         f"There is no mask: tokens see what comes after them, and {FIRST}.",
@@ -136,6 +136,10 @@ VARIANTS = (
         "Masked scores are −1, and much weight still leaks to later tokens: put -np.inf there.",
         _seeing(lambda d: d >= 0, -1.0),
     ),
+)
+NO_SCALE = "The scores are not divided by √d, where d is the number of columns of the query."
+VARIANTS = (
+    *MASKS,
     Variant(
         "mask after the softmax",
         "The mask comes after the softmax: later tokens have already taken their part, and the weights of a row no longer add "
@@ -157,11 +161,18 @@ VARIANTS = (
         "The triangle is multiplied with the values: it must block scores, before the softmax.",
         _without_values,
     ),
-    Variant(
-        "no scale",
-        "The mask is right, but the scores are not divided by √d, where d is the number of columns of the query.",
-        partial(_masked, scale=1.0),
+    Variant("no scale", NO_SCALE, partial(_masked, scale=1.0)),
+    *(
+        Variant(
+            f"{mask.name} + no scale",
+            f"Two things are wrong. First: {mask.text} Second: {NO_SCALE}",
+            partial(mask.function, scale=1.0),
+        )
+        for mask in MASKS
+        # Where a token sees one key alone, no scale shows.
+        if mask.name != "itself alone"
     ),
+    *pairs(MASKS[:1], lambda mask, weigh: partial(mask.function, weigh=weigh)),
     Variant(
         "in place",
         "The query is changed in place, and whoever called still needs it: write query / … instead of query /= ….",

@@ -8,7 +8,7 @@ import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
 from regard.learn.exercises.inputs import numbers
-from regard.learn.exercises.mistakes import COMMON, softmax, softmaxes
+from regard.learn.exercises.mistakes import COMMON, PAIRED, pairs, softmax, softmaxes
 
 
 def one_head(x, w_query, w_key, w_value):
@@ -74,6 +74,18 @@ def _head(x, q, k, v, *, weigh=softmax, divisor=lambda dim, head_dim, tokens: np
     return _attend(x @ q, x @ k, x @ v, divisor(x.shape[1], q.shape[1], len(x)), weigh)
 
 
+SCALES = (
+    Variant(
+        "√ of the model's width",
+        "The scores are divided by the square root of the model's width: it must be that of the head, the columns of query.",
+        partial(_head, divisor=lambda dim, head_dim, tokens: np.sqrt(dim)),
+    ),
+    Variant(
+        "no scale",
+        "The scores are not divided by √d, where d is the width of the head.",
+        partial(_head, divisor=lambda dim, head_dim, tokens: 1.0),
+    ),
+)
 ONE_HEAD = Exercise(
     name="one head",
     lesson=5,
@@ -91,16 +103,7 @@ ONE_HEAD = Exercise(
         _projected(126, 5, 3, 2, 2, size=100.0),
     ),
     variants=(
-        Variant(
-            "√ of the model's width",
-            "The scores are divided by the square root of the model's width: it must be that of the head, the columns of query.",
-            partial(_head, divisor=lambda dim, head_dim, tokens: np.sqrt(dim)),
-        ),
-        Variant(
-            "no scale",
-            "The scores are not divided by √d, where d is the width of the head.",
-            partial(_head, divisor=lambda dim, head_dim, tokens: 1.0),
-        ),
+        *SCALES,
         Variant(
             "divided by d",
             "The scores are divided by d instead of √d, where d is the width of the head.",
@@ -162,6 +165,7 @@ ONE_HEAD = Exercise(
             lambda x, q, k, v: softmax((x @ q) @ (x @ k).T / np.sqrt(q.shape[1])),
         ),
         *softmaxes(lambda weigh: partial(_head, weigh=weigh), COMMON),
+        *pairs(SCALES, lambda scale, weigh: partial(scale.function, weigh=weigh), PAIRED[:5]),
     ),
     hints=(
         "Make query, key and value first: x @ w_query, x @ w_key, x @ w_value.",

@@ -119,6 +119,14 @@ SOFTMAXES = {
         "The scores are used as weights without a softmax.",
     ),
 }
+# Those that are often made together with another mistake.
+PAIRED = ("softmax over the queries", "sum over the queries", "softmax over everything", "no softmax")
+PAIRED += (
+    "no division by the sum",
+    "shifted, no division by the sum",
+    "sum without keepdims",
+    "largest without keepdims",
+)
 COMMON = ("unstable softmax", "softmax over the queries", "softmax over everything", "no softmax")
 
 
@@ -130,3 +138,21 @@ def softmaxes(with_softmax, names=tuple(SOFTMAXES)):
         names: which of `SOFTMAXES`.
     """
     return tuple(Variant(name, SOFTMAXES[name][1], with_softmax(SOFTMAXES[name][0])) for name in names)
+
+
+def pairs(first, with_softmax, names=PAIRED):
+    """Variants that have two mistakes: one of `first`, and one in the softmax.
+
+    Args:
+        first: variants. with_softmax: gives, for one of them and a softmax, the function that has both.
+        names: which of `SOFTMAXES`.
+    """
+    return tuple(
+        Variant(
+            f"{variant.name} + {name}",
+            f"Two things are wrong. First: {variant.text} Second: {SOFTMAXES[name][1]}",
+            with_softmax(variant, SOFTMAXES[name][0]),
+        )
+        for variant in first
+        for name in names
+    )
