@@ -155,7 +155,7 @@ def test_inputs_are_what_they_were_after_a_check():
 
 
 def test_arguments_are_checked(tmp_path):
-    with pytest.raises(rg.RegardError, match="the exercise must be one of attention, .*; got 'atention'"):
+    with pytest.raises(rg.RegardError, match="the exercise must be one of cosine, .*; got 'atention'"):
         rg.learn.check(attention, "atention")
     with pytest.raises(rg.RegardError, match="must be a function, such as attention, got ndarray"):
         rg.learn.check(np.ones(3), "attention")

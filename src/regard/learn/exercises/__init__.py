@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from regard.learn.exercises import attention, causal, heads, positions
+from regard.learn.exercises import attention, building, causal, cheaper, heads, positions, similarity
 
 EXERCISES = (
+    similarity.COSINE,
+    similarity.SOFTMAX,
     attention.EXERCISE,
     heads.ONE_HEAD,
     causal.CAUSAL,
-    positions.ENCODING,
+    cheaper.PADDING,
     heads.SPLIT,
     heads.MERGE,
     heads.CROSS,
+    building.ADDITIVE,
+    positions.ENCODING,
     positions.ROTARY,
     positions.BIAS,
+    building.NORM,
+    building.LOSS,
+    cheaper.LINEAR,
+    similarity.ENTROPY,
     causal.NEAR,
+    cheaper.MERGING,
 )
