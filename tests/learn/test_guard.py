@@ -102,6 +102,16 @@ def test_an_error_of_the_file_itself_is_said(tmp_path):
     )
 
 
+def test_a_file_may_import_torch_and_may_not_load_for_ever(tmp_path, monkeypatch):
+    solved = "import torch\n" + ATTENTION.solved.replace(
+        "return weights", "return torch.tensor(weights).numpy()"
+    )
+    verdict = of_file(tmp_path, solved, patience=200.0)
+    assert verdict.passed, str(verdict)
+    message = first(of_file(tmp_path, "import time\ntime.sleep(3600)\n", patience=3.0))
+    assert message.text == "The file cannot be run: TimeoutError: it did not come to an end."
+
+
 def test_without_a_fork_it_runs_here_and_says_so(monkeypatch):
     monkeypatch.setattr("sys.platform", "darwin")
     verdict = rg.learn.check(attention, "attention")

@@ -66,6 +66,7 @@ def learn(
             raise typer.Exit(1)
         progress.add(current.name)
         return
+    # From here on the terminal gives keys without a line to end.
     with keys.single() as key:
         Loop(console, progress, workshop, key).run(current)
 
@@ -136,6 +137,7 @@ class Loop:
         if current.name not in self.progress:
             self.console.print("This one is not passed yet. Another one: regard learn EXERCISE.")
             return current
+        # Those after this one first, then those that were left out.
         every = exercises()
         at = every.index(current)
         for following in (*every[at + 1 :], *every[:at]):
@@ -165,6 +167,7 @@ def show(console: Console, verdict: Verdict) -> None:
         head = Text(f"{MARKS[message.kind]} {TITLES[message.kind]}: ", STYLES[message.kind])
         console.print(head + Text(message.text))
         for part, text in message.example.lines() if message.example else ():
+            # Without markup: brackets of an array are no style.
             grid = Table.grid(padding=(0, 2))
             grid.add_row(Text(f"  {part:<8}", "dim"), Text(text, no_wrap=True, overflow="ignore"))
             console.print(grid)

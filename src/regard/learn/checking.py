@@ -88,6 +88,7 @@ def check_file(path: str | os.PathLike[str], name: str) -> Verdict:
         ArgumentError: there is no such exercise, or no such file.
     """
     wanted = exercise(name)
-    if not Path(path).is_file():
-        raise ArgumentError(f"the solution must be a file, got {str(path)!r}")
+    # Path takes nothing else, and says so in another kind of error.
+    if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
+        raise ArgumentError(f"the solution must be a file, got {str(path)!r:.200}")
     return diagnose(wanted, running.file(Path(path), wanted.function, wanted.cases))

@@ -23,6 +23,8 @@ import numpy as np
 
 # Of processor time for all inputs together, as a busy machine must not fail a learner; bytes beyond what a process has.
 SECONDS, MEMORY = 5, 1 << 30
+# Of processor time for running the file itself: an import of torch takes a few seconds.
+LOADING = 20
 # Numbers of a result that are looked at, characters of what is printed and of an error's text.
 NUMBERS, PRINTED, TEXT = 1_000_000, 300, 300
 
@@ -136,6 +138,7 @@ def answer(
         write: takes the lines; the last case that began says on which one a process was killed.
     """
     printed = sys.stdout
+    write({"loaded": True})
     for number, case in enumerate(cases):
         write({"began": number})
         write({"case": number} | call(function, case, file))
@@ -146,6 +149,7 @@ def answer(
 
 def closed_in(handle: int, seconds: int = SECONDS) -> Callable[[dict], None]:
     """Limit this process, silence what it prints, and give the function that writes lines to `handle`."""
+    # Libraries print past sys.stdout, and must not write among the lines.
     silent = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):
         os.dup2(silent, standard)
@@ -171,28 +175,31 @@ def limit(seconds: int = SECONDS, memory: int = MEMORY) -> None:
     # What the process took before it came here is not the learner's.
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = int(usage.ru_utime + usage.ru_stime) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds, spent + seconds + 1))
-    with contextlib.suppress(OSError, ValueError):
-        with open("/proc/self/statm") as pages:
-            held = int(pages.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (held + memory, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds, resource.RLIM_INFINITY))
+    # Memory that can be written to, as Linux counts it: libraries that a file imports are mapped, and not counted.
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        with open("/proc/self/status") as status:
+            held = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
+        resource.setrlimit(resource.RLIMIT_DATA, (held + memory, resource.RLIM_INFINITY))
 
 
 def main(path: str, name: str, seconds: str) -> None:
     """Answer for the function `name` of a file: the cases come by standard input, the lines go to standard output."""
     cases = [{key: decode(value) for key, value in case.items()} for case in json.load(sys.stdin)]
-    write = closed_in(os.dup(1), int(seconds))
+    write = closed_in(os.dup(1), LOADING)
     try:
         names = runpy.run_path(path)
     except BaseException as error:
         write({"unreadable": failure(error, path)})
         return
+    # What a file defines is looked at by name alone.
     function = names.get(name)
     if not callable(function):
         write(
             {"missing": sorted(key for key, value in names.items() if callable(value) and key[0] != "_")[:9]}
         )
         return
+    limit(int(seconds))
     answer(function, cases, path, write)
 
 

@@ -36,6 +36,7 @@ def diagnose(exercise: Exercise, run: Run) -> Verdict:
     changed = sorted({name for outcome in run.outcomes for name in outcome.changed})
     messages = []
     if wrong:
+        # One cause at most: a second guess would send a learner the wrong way.
         messages.append(_named(exercise, run.outcomes) or _unnamed(exercise, run.outcomes, wrong))
     if changed:
         messages.append(_changed(exercise, run.outcomes, changed, right=not wrong))
@@ -54,6 +55,7 @@ def same(right: Outcome, got: Outcome) -> bool:
         return {right.state, got.state} == {"raised"}
     if right.value is None or got.value is None or right.value.shape != got.value.shape:
         return False
+    # A result may be of any size, and NaN where the known mistake has NaN.
     finite = np.abs(right.value[np.isfinite(right.value)])
     near = TOLERANCE * max(1.0, float(finite.max(initial=0.0)))
     return bool(np.allclose(got.value, right.value, rtol=0.0, atol=near, equal_nan=True))
@@ -92,6 +94,7 @@ def _proof(
     """The first case that shows a variant's wrong numbers, if the outcomes are the variant's on all cases."""
     proof = None
     for number, case in enumerate(exercise.cases):
+        # A case at which anything goes proves nothing either.
         loose = lenient and case.large
         if not loose and not same(mistaken[number], outcomes[number]):
             return None
@@ -106,6 +109,7 @@ def _proof(
 
 def _broken(exercise: Exercise, run: Run) -> Message | None:
     """What kept the function from being run to its end."""
+    # In the order in which they would have come.
     name = exercise.function
     if run.unreadable is not None:
         return Message("must_mend", f"The file cannot be run: {_error_line(run.unreadable)}.", "unreadable")
@@ -151,6 +155,7 @@ def _symptom(name: str, right: Outcome, got: Outcome) -> str:
         return f"{name} returns a tuple of {got.length}, where one array must come out."
     if got.reason:
         return f"{name} returns something that is no array of numbers, of type {got.type}: {got.reason}"
+    # A shape says more than numbers, and NaN more than other numbers.
     if right.shape != got.shape:
         return f"The result has the shape {_axes(got.shape)}, where {_axes(right.shape)} must come out."
     if got.value is None:
@@ -236,8 +241,9 @@ def _named_value(name: str, value: object) -> str:
 
 def _shown(outcome: Outcome) -> str:
     """What came of a call, as text."""
+    # What the error says stands in the message.
     if outcome.failure is not None:
-        return _error_line(outcome.failure)
+        return outcome.failure.kind
     if outcome.value is None:
         return outcome.kind or outcome.type
     return _array(outcome.value)

@@ -76,6 +76,7 @@ class Exercise:
     @property
     def unsolved(self) -> str:
         """The file to fill in: the statement, and the function without its body."""
+        # Written from the solution, so that names and shapes are the same in both.
         signature = inspect.signature(self.solution)
         inner = textwrap.indent(f'"""{inspect.getdoc(self.solution)}"""', "    ")
         statement = textwrap.fill(self.statement, 96)

@@ -148,6 +148,7 @@ def function(
         process = os.fork()
     if process == 0:
         _in_fork(run, arguments, source, writing, seconds)
+    # Or the pipe would never end.
     os.close(writing)
     try:
         content, late = _until_end(reading, patience)
@@ -174,6 +175,7 @@ def _in_fork(
             sys.modules["torch"].set_num_threads(1)
         child.answer(run, arguments, source, write)
     finally:
+        # Past what the parent has to do at its own end, such as writing what it has buffered.
         os._exit(0)
 
 
@@ -195,7 +197,7 @@ def _ran_out_of_time(status: int) -> bool:
 
 def _read(content: bytes, count: int, late: bool) -> Run:
     """The lines of a child as a run of `count` cases."""
-    run, finished, began = Run(), False, 0
+    run, finished, loaded, began = Run(), False, False, 0
     outcomes: dict[int, Outcome] = {}
     # A line that a kill cut short has no end.
     for text in content[: content.rfind(b"\n") + 1].splitlines():
@@ -205,9 +207,12 @@ def _read(content: bytes, count: int, late: bool) -> Run:
         began = line.get("began", began)
         run.functions = line.get("missing", run.functions)
         run.printed = line.get("printed", run.printed)
+        loaded = loaded or "loaded" in line
         finished = finished or "end" in line or "unreadable" in line or "missing" in line
         if "case" in line:
             outcomes[line["case"]] = _outcome(line)
+    if not loaded and late:
+        run.unreadable = Failure("TimeoutError", "it did not come to an end")
     if not finished and began not in outcomes:
         outcomes[began] = Outcome("time" if late else "ended")
     run.outcomes = [outcomes.get(number, Outcome("not run")) for number in range(count)]

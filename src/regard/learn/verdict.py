@@ -14,7 +14,6 @@ TITLES: dict[Kind, str] = {
     "note": "note",
     "praise": "well done",
 }
-# Read on white and on black alike: WCAG asks for a contrast of 4.5.
 MARKS: dict[Kind, str] = {"must_mend": "✗", "could_be_better": "△", "note": "·", "praise": "✓"}
 
 
@@ -85,12 +84,13 @@ class Verdict:
     def _repr_html_(self) -> str:
         parts = [html.heading("Exercise", self.exercise, ["passed" if self.passed else "not passed yet"])]
         for message in self.messages:
+            # Each kind has its word beside its sign: a sign alone is not read aloud.
             title = f"<strong>{MARKS[message.kind]} {html.text(TITLES[message.kind])}</strong>"
             parts.append(f'<p style="margin:8px 0 0;max-width:80ch">{title}: {html.text(message.text)}</p>')
             if message.example:
                 rows = "".join(
                     f'<dt style="opacity:.68">{name}</dt><dd style="margin:0 0 4px 16px">'
-                    f'<pre style="margin:0;overflow-x:auto">{html.text(shown)}</pre></dd>'
+                    f'<pre style="margin:0;white-space:pre-wrap;overflow-wrap:anywhere">{html.text(shown)}</pre></dd>'
                     for name, shown in message.example.lines()
                 )
                 parts.append(f'<dl style="margin:4px 0 0 16px">{rows}</dl>')

@@ -22,6 +22,7 @@ def attention(query, key, value):
     return weights @ value
 
 
+# The solution with its parts open to change, of which most variants are made.
 def _attend(query, key, value, *, divisor=lambda query, key, value: np.sqrt(query.shape[-1]), weigh=softmax):
     return weigh(query @ key.T / divisor(query, key, value)) @ value
 
@@ -67,6 +68,7 @@ def _cosine(query, key, value):
 
 
 SCALE = "must be divided by √dim, where dim is the number of columns of the query"
+# Wrong divisors, told apart by the later cases, in which dim, queries, keys and value_dim differ.
 SCALES = (
     Variant("no scale", f"The scores are not divided by √d: they {SCALE}.", _by(lambda q, k, v: 1.0)),
     Variant(
@@ -79,6 +81,7 @@ SCALES = (
         "The scores are multiplied by √d instead of divided by it, which makes the softmax too sharp.",
         _by(lambda q, k, v: q.shape[-1] ** -0.5),
     ),
+    # √n is what a mean of n numbers suggests.
     Variant(
         "√queries",
         f"The scores are divided by the square root of the number of queries: they {SCALE}.",
@@ -97,11 +100,13 @@ SCALES = (
 )
 VARIANTS = (
     *SCALES,
+    # Right up to here; what follows is about the order of the steps.
     Variant(
         "scale after the softmax",
         "The division by √d comes after the softmax: it belongs before it, or the weights no longer add up to 1.",
         _scaled_after,
     ),
+    # From here on the wrong arrays meet.
     Variant(
         "query and key swapped",
         "Query and key have changed places: a row of the scores belongs to a query, so they are query @ key.T.",
@@ -117,6 +122,7 @@ VARIANTS = (
         "Queries and keys are brought to length 1 first: the score is the dot product itself, divided by √d.",
         _cosine,
     ),
+    # From here on the scores are right, and what is done with the weights is not.
     Variant(
         "returns the weights",
         "It returns the weights: multiply them with the values, weights @ value.",
@@ -152,6 +158,7 @@ VARIANTS = (
         "Every query gets the plain mean of the values: the weights do not depend on the scores.",
         lambda q, k, v: np.repeat(v.mean(0, keepdims=True), len(q), 0),
     ),
+    # From here on the formula is right, and the code is not.
     Variant(
         "in place",
         "The query is changed in place, and whoever called still needs it: write query / … instead of query /= ….",
@@ -186,6 +193,7 @@ EXERCISE = Exercise(
         "the mean of the values under these weights. Scores may be as large as a few thousand."
     ),
     solution=attention,
+    # Square ones, in which every mistake runs; then others, whose shapes give some away; then large scores.
     cases=(
         attended(1, 2, 2, 2, 2),
         attended(4, 3, 3, 3, 3),

@@ -58,6 +58,7 @@ def _tokens_to_norm(seed, tokens, dim, size=1.0):
     return Case({"x": x, "gain": numbers(seed + 1, dim), "bias": numbers(seed + 2, dim)})
 
 
+# One case has numbers so alike that the 1e-5 shows.
 NORM = Exercise(
     name="layer norm",
     lesson=9,
@@ -84,6 +85,7 @@ NORM = Exercise(
             "There is one mean and variance for all tokens: each has its own, so axis=-1.",
             _by(axis=None),
         ),
+        # From here on the statistics are wrong.
         Variant("no mean", "The mean is not taken away: that is half of it.", _by(center=False)),
         Variant(
             "root mean square",
@@ -106,6 +108,7 @@ NORM = Exercise(
             "1e-5 is not added to the variance, which shows where a token's numbers hardly differ.",
             _by(inside=0.0),
         ),
+        # From here on what follows the statistics is wrong.
         Variant(
             "no gain",
             "gain is not used: it is multiplied, number by number.",
@@ -164,6 +167,7 @@ def _text(seed, tokens, vocabulary, size=1.0):
     return Case({"logits": size * numbers(seed, tokens, vocabulary), "tokens": ids}, large=size > 10)
 
 
+# Logits of ±1000 give chances that round to 0, of which no logarithm can be taken.
 LOSS = Exercise(
     name="next token loss",
     lesson=10,
@@ -197,6 +201,7 @@ LOSS = Exercise(
         ),
         Variant(
             "sum",
+            # From here on the shift is right.
             "The losses are added up: take their mean.",
             lambda logits, tokens: _loss(logits, tokens).sum(),
         ),
@@ -237,6 +242,7 @@ LOSS = Exercise(
             "The logits themselves are taken for logarithms of chances: subtract ln Σ exp first.",
             lambda logits, tokens: -_chosen(logits, tokens).mean(),
         ),
+        # From here on the chances are wrong.
         Variant(
             "softmax over the positions",
             "The softmax runs over the positions: it must run over the vocabulary, axis=-1.",
@@ -277,6 +283,7 @@ def _additive(seed, queries, keys, dim, hidden):
     return Case({name: numbers(seed + number, *shape) for number, (name, shape) in enumerate(shapes.items())})
 
 
+# No product of query and key: adding them is what gave the scores their name.
 ADDITIVE = Exercise(
     name="additive scores",
     lesson=7,
@@ -317,6 +324,7 @@ ADDITIVE = Exercise(
             "The key is subtracted: it is added.",
             lambda q, k, a, b, v: np.tanh((q @ a)[:, None] - (k @ b)[None]) @ v,
         ),
+        # From here on another function stands in place of the tanh.
         Variant(
             "relu",
             "There is a relu in place of the tanh: take np.tanh.",
@@ -337,6 +345,7 @@ ADDITIVE = Exercise(
             "v is not used, and there is a mean: take the sum with the weights v.",
             lambda q, k, a, b, v: np.tanh(_hidden(q, k, a, b)).mean(-1),
         ),
+        # From here on the wrong arrays meet.
         Variant(
             "matrices swapped",
             "w_query and w_key have changed places: query goes through w_query.",

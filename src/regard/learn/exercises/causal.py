@@ -43,6 +43,7 @@ def _behind(scores):
     return np.arange(scores.shape[0])[:, None] - np.arange(scores.shape[1])[None, :]
 
 
+# The solution with its mask open to change.
 def _masked(query, key, value, *, seen=lambda behind: behind >= 0, low=-np.inf, weigh=softmax, scale=None):
     scores = query @ key.T / (scale or np.sqrt(query.shape[-1]))
     return weigh(np.where(seen(_behind(scores)), scores, low)) @ value
@@ -79,6 +80,7 @@ def _in_place(query, key, value):
 
 
 FIRST = "the first token must see itself alone, the second two tokens, and the last one all"
+# Wrong triangles; those with an empty row differ by what stands for −inf.
 MASKS = (
     Variant(
         "no mask",
@@ -120,6 +122,7 @@ MASKS = (
         "Each token sees itself alone: the mask keeps the diagonal, and must keep all that is before it too.",
         _seeing(lambda d: d == 0),
     ),
+    # From here on the triangle is right, and what it puts into the scores is not.
     Variant(
         "zero for −inf",
         "Masked scores are 0, or as good as 0 like −1e-9, instead of −inf: exp(0) is 1, so those keys still get weight. Put "
@@ -140,6 +143,7 @@ MASKS = (
 NO_SCALE = "The scores are not divided by √d, where d is the number of columns of the query."
 VARIANTS = (
     *MASKS,
+    # From here on the triangle is right, and stands in the wrong step.
     Variant(
         "mask after the softmax",
         "The mask comes after the softmax: later tokens have already taken their part, and the weights of a row no longer add "
@@ -181,6 +185,7 @@ VARIANTS = (
     *softmaxes(lambda weigh: partial(_masked, weigh=weigh), (*COMMON[:3], "no division by the sum")),
 )
 
+# As many queries as keys: with fewer, where they stand is a convention of its own.
 CAUSAL = Exercise(
     name="causal mask",
     lesson=4,
@@ -189,6 +194,7 @@ CAUSAL = Exercise(
         "a language model learn from every position of a text at once."
     ),
     solution=causal_attention,
+    # Large scores come last; before them sizes at which an offset of one shows.
     cases=(
         attended(31, 2, 2, 2, 2),
         attended(34, 3, 3, 2, 2),
@@ -207,6 +213,7 @@ CAUSAL = Exercise(
 )
 
 
+# Seen as a function of the distance and of `before`.
 def _near(query, key, value, before, *, seen, low=-np.inf):
     return _masked(query, key, value, seen=lambda behind: seen(behind, before), low=low)
 
@@ -228,6 +235,7 @@ NEAR = Exercise(
         "before=0 leaves each token alone with itself, and with before=2 it sees three tokens."
     ),
     solution=near_attention,
+    # before=0 and a window wider than the text are where offsets hide.
     cases=tuple(_windows(*sizes) for sizes in ((61, 3, 1), (64, 5, 2), (67, 7, 3), (70, 7, 0), (73, 5, 9))),
     variants=(
         Variant(
@@ -235,6 +243,7 @@ NEAR = Exercise(
             "Off by one: `before` counts the other tokens, so a token sees before + 1 with itself; here it sees one less.",
             _window(lambda d, before: (d >= 0) & (d < np.maximum(before, 0))),
         ),
+        # Written with max(before, 1), a window of nothing sees itself after all.
         Variant(
             "off by one: too narrow, never empty",
             "Off by one: `before` counts the other tokens, so a token sees before + 1 with itself; here it sees one less.",

@@ -67,6 +67,7 @@ def _rows(query, key, value, keep):
     return softmax(np.where(keep[:, None] & (len(query) == len(keep)), scores, -1e9)) @ value
 
 
+# Padding stands at either end, and once there is none.
 PADDING = Exercise(
     name="padding mask",
     lesson=4,
@@ -101,6 +102,7 @@ PADDING = Exercise(
             "The mask is inverted: True means may attend here, and only padding gets weight, or all alike where there is none.",
             partial(_padded, invert=True, low=-1e9),
         ),
+        # From here on the right keys are meant, and some weight leaks all the same.
         Variant(
             "zero for −inf",
             "Scores of padding are 0, or as good as 0, instead of −inf: exp(0) is 1, so it still gets weight. Put -np.inf there.",
@@ -160,6 +162,7 @@ def _linear(query, key, value, *, features=_elu, of_key=None, normalize=True, sc
     return output
 
 
+# Scores of features: there is nothing to overflow, and so no large case.
 LINEAR = Exercise(
     name="linear attention",
     lesson=12,
@@ -189,6 +192,7 @@ LINEAR = Exercise(
             "It is divided by the number of keys: divide by φ(q) · Σ φ(k), for each query its own.",
             lambda q, k, v: _linear(q, k, v, normalize=False) / len(k),
         ),
+        # From here on φ is wrong.
         Variant(
             "no features",
             "There is no φ: weights may be negative, and their sum may be 0.",
@@ -227,6 +231,7 @@ LINEAR = Exercise(
             "The query is divided by √d: here there is no scale.",
             lambda q, k, v: _linear(q / np.sqrt(q.shape[-1]), k, v),
         ),
+        # From here on there is a softmax, which this attention does without.
         Variant(
             "softmax",
             "It is plain attention with a softmax: here a weight is φ(q) · φ(k).",
@@ -282,6 +287,7 @@ def _weighted(weigh):
     return lambda a, x, b, y: _joined(a, x, b, y, lambda x, y: weigh(x), lambda x, y: weigh(y))
 
 
+# The last case has an lse of ±1000, as scores of long texts may have.
 MERGING = Exercise(
     name="merge",
     lesson=17,

@@ -66,6 +66,7 @@ def _projected(seed, tokens, dim, head_dim, value_dim, memory=0, size=1.0):
     return Case(arrays, large=size > 10)
 
 
+# Attention, to put projections around it.
 def _attend(query, key, value, divisor=None, weigh=softmax):
     return weigh(query @ key.T / (divisor or np.sqrt(query.shape[-1]))) @ value
 
@@ -74,6 +75,7 @@ def _head(x, q, k, v, *, weigh=softmax, divisor=lambda dim, head_dim, tokens: np
     return _attend(x @ q, x @ k, x @ v, divisor(x.shape[1], q.shape[1], len(x)), weigh)
 
 
+# The width of the model is near at hand, and is the wrong d.
 SCALES = (
     Variant(
         "√ of the model's width",
@@ -114,6 +116,7 @@ ONE_HEAD = Exercise(
             "The scores are divided by the square root of the number of tokens: it must be that of the head's width.",
             partial(_head, divisor=lambda dim, head_dim, tokens: np.sqrt(tokens)),
         ),
+        # From here on a projection is missing, or the wrong one.
         Variant(
             "query not projected",
             "x itself is taken as the query: it must be x @ w_query.",
@@ -154,6 +157,7 @@ ONE_HEAD = Exercise(
             "The value is made with w_key: it must be x @ w_value.",
             lambda x, q, k, v: _head(x, q, k, k),
         ),
+        # As torch stores them: nn.Linear computes x @ w.T.
         Variant(
             "matrices transposed",
             "The matrices are transposed: tokens are rows here, so a projection is x @ w, not x @ w.T or w @ x.",
@@ -174,6 +178,7 @@ ONE_HEAD = Exercise(
     praise="Right for heads narrower and wider than the model, and for values of another width.",
 )
 
+# Queries and keys differ in number, so that whose rows come out is seen.
 CROSS = Exercise(
     name="cross attention",
     lesson=6,
@@ -195,6 +200,7 @@ CROSS = Exercise(
             "x and memory have changed places: queries come from x, keys and values from memory.",
             lambda x, m, q, k, v: cross_attention(m, x, q, k, v),
         ),
+        # From here on one of the two texts is taken twice.
         Variant(
             "self-attention",
             "Everything comes from x, which is self-attention: keys and values come from memory.",
@@ -236,6 +242,7 @@ def _dealt(tokens, heads, head_dim, seed):
     return Case({"x": numbers(seed, tokens, heads * head_dim), "heads": heads})
 
 
+# The mistake of this exercise runs without an error, and trains, badly.
 SPLIT = Exercise(
     name="split heads",
     lesson=5,
@@ -264,6 +271,7 @@ SPLIT = Exercise(
             "transpose(1, 0, 2).",
             lambda x, heads: x.reshape(len(x), heads, -1),
         ),
+        # The right reshape with its last two axes exchanged.
         Variant(
             "every so many columns",
             "A head gets every so many columns instead of neighboring ones: reshape to (tokens, heads, head_dim), in this order.",
@@ -297,6 +305,7 @@ SPLIT = Exercise(
     praise="Each head has its own columns of every token, in their order.",
 )
 
+# The way back has the same trap.
 MERGE = Exercise(
     name="merge heads",
     lesson=5,
@@ -315,6 +324,7 @@ MERGE = Exercise(
             "A plain reshape mixes tokens of one head: bring the tokens to the front first, with transpose(1, 0, 2).",
             lambda x: x.reshape(x.shape[1], -1),
         ),
+        # From here on the shape gives the mistake away.
         Variant(
             "sum of the heads", "The heads are added up: they must stand side by side.", lambda x: x.sum(0)
         ),

@@ -72,6 +72,7 @@ def overall_largest(scores):
 
 ROWS = "Each query's weights must add up to 1 over the keys"
 KEEPDIMS = "add keepdims=True, so that each row keeps its number"
+# Name → how it goes wrong, and one sentence that says so.
 SOFTMAXES = {
     "unstable softmax": (
         unstable,
@@ -120,8 +121,11 @@ SOFTMAXES = {
     ),
 }
 # Those that are often made together with another mistake.
-PAIRED = ("softmax over the queries", "sum over the queries", "softmax over everything", "no softmax")
-PAIRED += (
+PAIRED = (
+    "softmax over the queries",
+    "sum over the queries",
+    "softmax over everything",
+    "no softmax",
     "no division by the sum",
     "shifted, no division by the sum",
     "sum without keepdims",

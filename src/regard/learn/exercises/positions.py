@@ -47,6 +47,7 @@ def distance_bias(tokens, slope):
     return np.where(distance >= 0, -slope * distance, -np.inf)
 
 
+# The angles of both exercises, with each part of the formula open to change.
 def _angles(tokens, dim, *, base=10000.0, start=0, step=2.0, divisor=None):
     pairs = np.arange(dim // 2)
     return (np.arange(tokens) + start)[:, None] * base ** (-step * pairs / (divisor or dim))
@@ -102,6 +103,7 @@ ENCODING = Exercise(
         for tokens, dim in ((2, 4), (3, 4), (4, 4), (5, 6), (7, 10), (1, 2), (8, 8))
     ),
     variants=(
+        # Another convention, that of tensor2tensor: the same numbers, in another order.
         Variant(
             "halves",
             "All sines come first and then all cosines: they must be interleaved, sine and cosine of one frequency side by side.",
@@ -112,6 +114,7 @@ ENCODING = Exercise(
         Variant(
             "all cosines", "Every column has a cosine: even columns have the sine.", partial(_only, np.cos)
         ),
+        # From here on the frequencies are wrong.
         Variant(
             "a frequency for each column",
             f"Each column has a frequency of its own, 10000^(−column/dim): {SHARED}.",
@@ -134,6 +137,7 @@ ENCODING = Exercise(
         ),
         Variant("base 1000", "The base is 1 000: it must be 10 000.", partial(_encoded, base=1000.0)),
         Variant("base 100000", "The base is 100 000: it must be 10 000.", partial(_encoded, base=100000.0)),
+        # From here on the positions are wrong.
         Variant(
             "positions from 1",
             "Positions begin at 1: they must begin at 0, with a row of 0, 1, 0, 1, ….",
@@ -203,6 +207,7 @@ def _in_place(x):
     return x
 
 
+# Which columns are a pair differs from model to model: GPT-NeoX and Llama of transformers take halves.
 ROTARY = Exercise(
     name="rotary",
     lesson=8,
@@ -248,6 +253,7 @@ ROTARY = Exercise(
             partial(_rotated, step=1.0),
         ),
         Variant("base 1000", "The base is 1 000: it must be 10 000.", partial(_rotated, base=1000.0)),
+        # From here on the formula is right, and the code is not.
         Variant(
             "overwritten",
             "The second of the pair is computed from the first after that was changed: keep the old columns in variables.",
@@ -276,6 +282,7 @@ def _distances(tokens):
     return np.arange(tokens)[:, None] - np.arange(tokens)[None, :]
 
 
+# A slope of 1 would hide whether it is used at all.
 BIAS = Exercise(
     name="distance bias",
     lesson=8,
@@ -299,6 +306,7 @@ BIAS = Exercise(
             "The bias grows with the distance: it must fall, −slope · distance.",
             lambda tokens, slope: np.where(_distances(tokens) >= 0, slope * _distances(tokens), -np.inf),
         ),
+        # From here on keys ahead of the query are not −inf.
         Variant(
             "no causal mask",
             "Keys after the query must be −inf; here their bias is above 0, which prefers them.",

@@ -43,6 +43,7 @@ def _norms(x, axis=-1):
     return np.linalg.norm(x, axis=axis, keepdims=True)
 
 
+# No row is zero: what its cosine would be is a convention of its own.
 COSINE = Exercise(
     name="cosine",
     lesson=1,
@@ -77,6 +78,7 @@ COSINE = Exercise(
             "It is divided by the length of the rows of b alone: those of a count too.",
             lambda a, b: a @ (b / _norms(b)).T,
         ),
+        # From here on the lengths are wrong.
         Variant(
             "squared lengths",
             "It is divided by the squared lengths: a root is missing.",
@@ -97,6 +99,7 @@ COSINE = Exercise(
             "It is divided by sums of absolute values: a length is the root of the sum of squares.",
             lambda a, b: a / abs(a).sum(-1, keepdims=True) @ (b / abs(b).sum(-1, keepdims=True)).T,
         ),
+        # From here on it is another number than a cosine.
         Variant(
             "absolute value",
             "The sign is lost: opposite directions have −1.",
@@ -140,6 +143,7 @@ def _hot(seed, rows, columns, temperature, size=1.0):
     return Case({"scores": size * numbers(seed, rows, columns), "temperature": temperature}, large=size > 10)
 
 
+# One case has rows far apart: the largest score of all must not be subtracted from both.
 SOFTMAX = Exercise(
     name="softmax",
     lesson=2,
@@ -177,6 +181,7 @@ SOFTMAX = Exercise(
                 )
             ),
         ),
+        # From here on the softmax is right, and the temperature is not.
         Variant(
             "no temperature",
             "The temperature is not used: divide the scores by it, before exp.",
@@ -241,6 +246,7 @@ def _plain(weights):
         return -(weights * np.log(weights)).sum(-1)
 
 
+# One case is of zeros and ones, as sharp heads have it.
 ENTROPY = Exercise(
     name="entropy",
     lesson=13,
@@ -262,6 +268,7 @@ ENTROPY = Exercise(
             "np.log(0) is −inf, and 0 times that is NaN: leave weights of 0 out, as they add nothing.",
             _plain,
         ),
+        # From here on the unit or the sign is wrong.
         Variant(
             "bits",
             "It is in bits: take np.log, the natural logarithm, for nats.",
@@ -278,6 +285,7 @@ ENTROPY = Exercise(
             lambda w: -entropy(w),
         ),
         Variant("mean", "It is the mean over the keys: take the sum.", lambda w: entropy(w) / w.shape[-1]),
+        # From here on the rows are mixed up.
         Variant(
             "wrong axis",
             "The sum runs over the queries: each query has an entropy of its own, so axis=-1.",
@@ -298,6 +306,7 @@ ENTROPY = Exercise(
             "The logarithms are added up as they are: each counts by its weight, w · ln w.",
             _quietly(lambda w: -np.log(w).sum(-1)),
         ),
+        # From here on it is another measure of how spread out a row is.
         Variant(
             "normalized",
             "It is divided by ln n, its largest value: nats are asked for.",
