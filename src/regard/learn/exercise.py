@@ -78,7 +78,7 @@ class Exercise:
         """The file to fill in: the statement, and the function without its body."""
         # Written from the solution, so that names and shapes are the same in both.
         signature = inspect.signature(self.solution)
-        inner = textwrap.indent(f'"""{inspect.getdoc(self.solution)}"""', "    ")
+        inner = textwrap.indent(f'"""{inspect.getdoc(self.solution)}\n"""', "    ")
         statement = textwrap.fill(self.statement, 96)
         return (
             f'"""Exercise "{self.name}", of lesson {self.lesson}.\n\n{statement}\n"""\n\nimport numpy as np\n\n\n'

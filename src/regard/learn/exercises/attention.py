@@ -190,7 +190,7 @@ EXERCISE = Exercise(
     statement=(
         "Write scaled dot-product attention: softmax(Q Kᵀ / √d) V. A score is the dot product of a query and a key, divided by "
         "the square root of their dimension; a softmax over the keys makes weights of each query's scores; the output is "
-        "the mean of the values under these weights. Scores may be as large as a few thousand."
+        "the mean of the values under these weights. Scores may be very large, so mind what np.exp does then."
     ),
     solution=attention,
     # Square ones, in which every mistake runs; then others, whose shapes give some away; then large scores.

@@ -79,12 +79,12 @@ def _in_place(query, key, value):
     return _masked(query, key, value, scale=1.0)
 
 
-FIRST = "the first token must see itself alone, the second two tokens, and the last one all"
+FIRST = "The first token must see itself alone, the second two tokens, and the last one all."
 # Wrong triangles; those with an empty row differ by what stands for −inf.
 MASKS = (
     Variant(
         "no mask",
-        f"There is no mask: tokens see what comes after them, and {FIRST}.",
+        f"There is no mask: tokens see what comes after them. {FIRST}",
         _seeing(lambda d: d == d),
     ),
     Variant(
