@@ -263,6 +263,10 @@ TABLE: dict[str, dict[str, Valid]] = {
     "regard.scale": {
         "Layout": Valid({"stretches": ((range(3),), (range(3, 5),))}),
         **dict.fromkeys(("contiguous", "zigzag"), Valid({"tokens": 5, "processes": 2, "start": 1}))},
+    "regard.learn": {
+        "check": Valid({"function": lambda query, key, value: value, "name": "attention"}),
+        "check_file": Valid({"path": rg.learn.checking.__file__, "name": "attention"}),
+        "exercise": Valid({"name": "attention"}), "exercises": Valid()},
     "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": (), "next_tokens": None})},
     "regard.training": {
         "Recipe": Valid({
@@ -301,6 +305,7 @@ LEFT_OUT = {
     | dict.fromkeys(("norms", "norm_shares"), "of a record with vectors")
     | dict.fromkeys(("eviction", "redundancy"), "of a record with vectors"),
     "regard.scale": dict.fromkeys(("attend", "observe", "observe_long"), "of processes and folders: tests/scale"),
+    "regard.learn": dict.fromkeys(("Case", "Example", "Exercise", "Message", "Variant", "Verdict"), "a result"),
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history")
     | {"profile": "of a profile", "findings": "of a diagnosis"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}

@@ -58,7 +58,7 @@ def _in_notebook(record: Any, call: Any) -> dict[str, Any]:
 
 notebook.register(_in_notebook)
 
-_PACKAGES = ("analysis", "draw", "models", "nn", "page", "scale", "tasks", "training")
+_PACKAGES = ("analysis", "draw", "learn", "models", "nn", "page", "scale", "tasks", "training")
 
 
 def __getattr__(name: str) -> Any:

@@ -37,7 +37,7 @@ LAYERS = (
     ("analysis", "bench"),
     ("web",),
     ("draw", "page", "embedded"),
-    ("tasks",),
+    ("tasks", "learn"),
     ("explorer",),
     ("cli", "__main__", "__init__"),
 )

@@ -8,7 +8,7 @@ from regard.files.versions import own_version
 typer = require("typer", extra="look")
 require("rich", extra="look")
 
-from regard.cli import bench, check, explore, history, look, survey, train, verify  # noqa: E402  (they import typer, which is an extra: say so first)
+from regard.cli import bench, check, explore, history, learn, look, survey, train, verify  # noqa: E402  (they import typer, which is an extra: say so first)
 
 app = typer.Typer(
     help="Regard shows what attention does, in any PyTorch model, at any length.",
@@ -37,6 +37,7 @@ app.command("look")(look.look)
 app.command("check")(check.check)
 app.command("survey")(survey.survey)
 app.command("explore")(explore.explore)
+app.command("learn")(learn.learn)
 app.command("train")(train.train)
 app.command("history")(history.history)
 app.command("bench")(bench.bench)

@@ -1,0 +1,363 @@
+"""Padding, linear attention, and what lets attention be computed piece by piece."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from regard.learn.exercise import Case, Exercise, Variant
+from regard.learn.exercises.inputs import attended, numbers
+from regard.learn.exercises.mistakes import COMMON, softmax, softmaxes
+
+
+def padded_attention(query, key, value, keep):
+    """Attention to real tokens alone.
+
+    query (queries, dim), key (keys, dim), value (keys, value_dim), keep (keys,) of truths: True where a key is a token,
+    False where it is padding; at least one is True. Returns the output (queries, value_dim).
+    """
+    scores = query @ key.T / np.sqrt(query.shape[-1])
+    scores = np.where(keep[None, :], scores, -np.inf)
+    terms = np.exp(scores - scores.max(-1, keepdims=True))
+    weights = terms / terms.sum(-1, keepdims=True)
+    return weights @ value
+
+
+def linear_attention(query, key, value):
+    """Attention without a softmax, whose cost grows with the number of tokens, not with its square.
+
+    query (queries, dim), key (keys, dim), value (keys, value_dim); returns the output (queries, value_dim).
+    """
+    query = np.where(query > 0, query + 1, np.exp(np.minimum(query, 0)))
+    key = np.where(key > 0, key + 1, np.exp(np.minimum(key, 0)))
+    return query @ (key.T @ value) / (query @ key.sum(0))[:, None]
+
+
+def merge(output_a, lse_a, output_b, lse_b):
+    """The output of attention over two sets of keys, from the outputs over each.
+
+    output_a, output_b (queries, value_dim), lse_a, lse_b (queries,): ln of the sum of exp(score) over the keys of each set.
+    Returns the output over both (queries, value_dim).
+    """
+    high = np.maximum(lse_a, lse_b)
+    part_a, part_b = np.exp(lse_a - high)[:, None], np.exp(lse_b - high)[:, None]
+    return (part_a * output_a + part_b * output_b) / (part_a + part_b)
+
+
+def _padded(query, key, value, keep, *, low=-np.inf, weigh=softmax, scale=None, invert=False):
+    scores = query @ key.T / (scale or np.sqrt(query.shape[-1]))
+    return weigh(np.where(keep[None, :] != invert, scores, low)) @ value
+
+
+def _after(query, key, value, keep):
+    return softmax(query @ key.T / np.sqrt(query.shape[-1])) * keep @ value
+
+
+def _keeping(seed, queries, keys, dim, value_dim, padding, size=1.0):
+    case = attended(seed, queries, keys, dim, value_dim, size=size)
+    keep = np.ones(keys, bool)
+    keep[list(padding)] = False
+    return Case(dict(case.arguments) | {"keep": keep}, large=case.large)
+
+
+def _rows(query, key, value, keep):
+    # Fits where there are as many queries as keys.
+    scores = query @ key.T / np.sqrt(query.shape[-1])
+    return softmax(np.where(keep[:, None] & (len(query) == len(keep)), scores, -1e9)) @ value
+
+
+# Padding stands at either end, and once there is none.
+PADDING = Exercise(
+    name="padding mask",
+    lesson=4,
+    statement=(
+        "Write attention with a padding mask: texts of a batch are filled up to one length, and what was filled in must get no "
+        "weight. keep is True for real tokens. Here True means may attend, as in torch's scaled_dot_product_attention."
+    ),
+    solution=padded_attention,
+    cases=(
+        _keeping(501, 2, 2, 2, 2, (1,)),
+        _keeping(504, 3, 3, 2, 2, (2,)),
+        _keeping(507, 2, 5, 3, 4, (3, 4)),
+        _keeping(510, 5, 3, 2, 2, (0,)),
+        _keeping(513, 5, 5, 3, 2, (1, 4)),
+        _keeping(516, 5, 5, 3, 2, ()),
+        _keeping(519, 3, 5, 4, 2, (4,), size=100.0),
+    ),
+    variants=(
+        Variant(
+            "no mask",
+            "keep is not used: padding gets weight.",
+            lambda q, k, v, keep: _padded(q, k, v, keep | True),
+        ),
+        Variant(
+            "inverted",
+            "The mask is inverted: True means may attend here, and only padding gets weight. torch's key_padding_mask means the "
+            "opposite.",
+            partial(_padded, invert=True),
+        ),
+        Variant(
+            "inverted, −1e9",
+            "The mask is inverted: True means may attend here, and only padding gets weight, or all alike where there is none.",
+            partial(_padded, invert=True, low=-1e9),
+        ),
+        # From here on the right keys are meant, and some weight leaks all the same.
+        Variant(
+            "zero for −inf",
+            "Scores of padding are 0, or as good as 0, instead of −inf: exp(0) is 1, so it still gets weight. Put -np.inf there.",
+            partial(_padded, low=0.0),
+        ),
+        Variant(
+            "−10 for −inf",
+            "Scores of padding are −10, and some weight still leaks: put -np.inf there.",
+            partial(_padded, low=-10.0),
+        ),
+        Variant(
+            "after the softmax",
+            "The mask comes after the softmax: padding has already taken its part, and the weights no longer add up to 1.",
+            _after,
+        ),
+        Variant(
+            "added as 0 and 1",
+            "The truths are added to the scores as 0 and 1, which blocks nothing: add 0 and −inf, or take np.where.",
+            lambda q, k, v, keep: softmax(q @ k.T / np.sqrt(q.shape[-1]) + keep) @ v,
+        ),
+        Variant(
+            "rows for columns",
+            "The mask lies on the queries: it must lie on the keys, keep[None, :], as padding must not be looked at.",
+            _rows,
+        ),
+        Variant(
+            "no scale",
+            "The mask is right, but the scores are not divided by √d.",
+            partial(_padded, scale=1.0),
+        ),
+        Variant(
+            "no scale, no mask",
+            "Two things are wrong: keep is not used, and the scores are not divided by √d.",
+            lambda q, k, v, keep: _padded(q, k, v, keep | True, scale=1.0),
+        ),
+        *softmaxes(lambda weigh: partial(_padded, weigh=weigh), COMMON[:1]),
+        *softmaxes(lambda weigh: partial(_padded, weigh=weigh, low=-1e9), COMMON[1:3]),
+    ),
+    hints=(
+        "Only the scores change, before the softmax, and the same keys are blocked for every query.",
+        "np.where(keep[None, :], scores, -np.inf): the None lays the mask along the columns, which are the keys.",
+    ),
+    praise="Padding gets no weight, wherever it stands, and the weights of real tokens add up to 1.",
+)
+
+
+def _elu(x):
+    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
+
+
+def _linear(query, key, value, *, features=_elu, of_key=None, normalize=True, scale=1.0):
+    q, k = features(query * scale), (of_key or features)(key * scale)
+    output = q @ (k.T @ value)
+    with np.errstate(all="ignore"):
+        if normalize:
+            output = output / (q @ k.sum(0))[:, None]
+    return output
+
+
+# Scores of features: there is nothing to overflow, and so no large case.
+LINEAR = Exercise(
+    name="linear attention",
+    lesson=12,
+    statement=(
+        "Write the attention of Katharopoulos et al. 2020: in place of exp(q · k), a weight is φ(q) · φ(k) with φ(x) = elu(x) + 1, "
+        "which is x + 1 above 0 and exp(x) below; weights of a row are divided by their sum. There is no √d. Multiply keys with "
+        "values first: then no matrix (queries, keys) is needed."
+    ),
+    solution=linear_attention,
+    cases=tuple(
+        attended(seed, *sizes)
+        for seed, sizes in (
+            (531, (2, 2, 2, 2)),
+            (534, (3, 3, 3, 3)),
+            (537, (2, 3, 5, 4)),
+            (540, (7, 5, 3, 2)),
+        )
+    ),
+    variants=(
+        Variant(
+            "not divided",
+            "The weights are not divided by their sum, φ(q) · Σ φ(k).",
+            partial(_linear, normalize=False),
+        ),
+        Variant(
+            "divided by the keys",
+            "It is divided by the number of keys: divide by φ(q) · Σ φ(k), for each query its own.",
+            lambda q, k, v: _linear(q, k, v, normalize=False) / len(k),
+        ),
+        # From here on φ is wrong.
+        Variant(
+            "no features",
+            "There is no φ: weights may be negative, and their sum may be 0.",
+            partial(_linear, features=lambda x: x),
+        ),
+        Variant(
+            "relu",
+            "φ is a relu: it must be elu(x) + 1, which is never 0.",
+            partial(_linear, features=lambda x: np.maximum(x, 0)),
+        ),
+        Variant(
+            "elu without 1",
+            "φ is elu: add 1, so that it is never negative.",
+            partial(_linear, features=lambda x: _elu(x) - 1),
+        ),
+        Variant(
+            "exp", "φ is exp: it must be elu(x) + 1, so x + 1 above 0.", partial(_linear, features=np.exp)
+        ),
+        Variant(
+            "features of the query alone",
+            "Only the query goes through φ: the key must too.",
+            partial(_linear, of_key=lambda x: x),
+        ),
+        Variant(
+            "features of the key alone",
+            "Only the key goes through φ: the query must too.",
+            partial(_linear, features=lambda x: x, of_key=_elu),
+        ),
+        Variant(
+            "scaled",
+            "Queries and keys are divided by √d: here there is no scale.",
+            lambda q, k, v: _linear(q / np.sqrt(q.shape[-1]), k / np.sqrt(q.shape[-1]), v),
+        ),
+        Variant(
+            "scaled query",
+            "The query is divided by √d: here there is no scale.",
+            lambda q, k, v: _linear(q / np.sqrt(q.shape[-1]), k, v),
+        ),
+        # From here on there is a softmax, which this attention does without.
+        Variant(
+            "softmax",
+            "It is plain attention with a softmax: here a weight is φ(q) · φ(k).",
+            lambda q, k, v: softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v,
+        ),
+        Variant(
+            "softmax of the features",
+            "There is a softmax of φ(q) · φ(k): divide by the sum alone.",
+            lambda q, k, v: softmax(_elu(q) @ _elu(k).T) @ v,
+        ),
+        Variant(
+            "softmax without scale",
+            "It is a softmax of q · k: here a weight is φ(q) · φ(k).",
+            lambda q, k, v: softmax(q @ k.T) @ v,
+        ),
+        Variant(
+            "sum over the queries",
+            "The weights are divided by their sum over the queries: divide by that over the keys.",
+            lambda q, k, v: (_elu(q) @ _elu(k).T / (_elu(q) @ _elu(k).T).sum(0)) @ v,
+        ),
+        Variant(
+            "one sum for all",
+            "There is one sum for all queries: each has its own.",
+            lambda q, k, v: _linear(q, k, v, normalize=False) / (_elu(q) @ _elu(k).T).sum(),
+        ),
+    ),
+    hints=(
+        "φ of the whole array: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))).",
+        "key.T @ value is (dim, value_dim), however many tokens there are; query @ that is the output before division.",
+        "The sum of a query's weights is query @ key.sum(0), one number for each query.",
+    ),
+    praise="Every row of weights adds up to 1, and no matrix of queries by keys is needed.",
+)
+
+
+def _sets(seed, queries, value_dim, size=1.0):
+    arrays = {
+        "output_a": numbers(seed, queries, value_dim),
+        "lse_a": size * numbers(seed + 1, queries),
+        "output_b": numbers(seed + 2, queries, value_dim),
+        "lse_b": size * numbers(seed + 3, queries),
+    }
+    return Case(arrays, large=size > 10)
+
+
+def _joined(a, x, b, y, weigh_a, weigh_b):
+    with np.errstate(all="ignore"):
+        first, second = weigh_a(x, y)[:, None], weigh_b(x, y)[:, None]
+        return (first * a + second * b) / (first + second)
+
+
+def _weighted(weigh):
+    return lambda a, x, b, y: _joined(a, x, b, y, lambda x, y: weigh(x), lambda x, y: weigh(y))
+
+
+# The last case has an lse of ±1000, as scores of long texts may have.
+MERGING = Exercise(
+    name="merge",
+    lesson=17,
+    statement=(
+        "Attention over many keys can be computed piece by piece, if each piece leaves its output and its lse, ln Σ exp(score). "
+        "Write the merge of two pieces: their outputs are averaged, with parts in proportion to exp(lse). An lse may be ±1000."
+    ),
+    solution=merge,
+    cases=(
+        _sets(551, 2, 2),
+        _sets(555, 3, 3),
+        _sets(559, 5, 2),
+        _sets(563, 3, 7),
+        _sets(567, 5, 3, size=600.0),
+    ),
+    variants=(
+        Variant(
+            "plain mean",
+            "It is the plain mean: parts are in proportion to exp(lse).",
+            lambda a, x, b, y: (a + b) / 2,
+        ),
+        Variant(
+            "sum",
+            "The outputs are added up: they must be averaged, with parts that add up to 1.",
+            lambda a, x, b, y: a + b,
+        ),
+        Variant(
+            "lse without exp",
+            "The parts are in proportion to the lse: take exp(lse).",
+            _weighted(lambda x: x),
+        ),
+        Variant(
+            "parts swapped",
+            "The parts have changed places, or the sign of the lse is wrong: the larger lse has the larger part.",
+            lambda a, x, b, y: merge(a, y, b, x),
+        ),
+        Variant(
+            "unstable",
+            "np.exp overflows or vanishes for a large lse: subtract the larger of both first.",
+            _weighted(np.exp),
+        ),
+        Variant(
+            "not divided",
+            "It is not divided by the sum of both parts.",
+            lambda a, x, b, y: np.exp(x)[:, None] * a + np.exp(y)[:, None] * b,
+        ),
+        Variant(
+            "the larger one",
+            "Only the output with the larger lse is taken: both have a part.",
+            lambda a, x, b, y: np.where((x > y)[:, None], a, b),
+        ),
+        Variant(
+            "one part for all rows",
+            "There is one part for all queries: each has its own.",
+            lambda a, x, b, y: (
+                (np.exp(x).sum() * a + np.exp(y).sum() * b) / (np.exp(x).sum() + np.exp(y).sum())
+            ),
+        ),
+        Variant(
+            "shifted, not divided",
+            "The larger lse is subtracted, but it is not divided by the sum of both parts.",
+            lambda a, x, b, y: (
+                np.exp(x - np.maximum(x, y))[:, None] * a + np.exp(y - np.maximum(x, y))[:, None] * b
+            ),
+        ),
+        Variant("powers of 2", "The parts are powers of 2: take np.exp.", _weighted(np.exp2)),
+    ),
+    hints=(
+        "The sum of all exp(score) is exp(lse_a) + exp(lse_b); each output has its part in it.",
+        "np.exp(1000) is inf: subtract np.maximum(lse_a, lse_b) from both first, which changes no proportion.",
+    ),
+    praise="The parts are in proportion to exp(lse), query by query, and no lse is too large.",
+)
