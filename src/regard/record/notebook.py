@@ -1,4 +1,4 @@
-"""How a record or a call shows itself in a notebook: whoever can do more than a picture is registered here.
+"""How a record, a call or a history shows itself in a notebook: whoever can do more than a picture is registered here.
 
 Knows what was taken from which record, and nothing of what shows it, which lies in a later layer.
 """
@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary, ref
 Bundle: TypeAlias = dict[str, Any]
 """What a notebook shows, by MIME type; empty: its static picture."""
 Viewer: TypeAlias = Callable[[Any, Any], Bundle]
-"""Takes a record and a call of it, either of which may be None."""
+"""Takes a record and a call of it, either of which may be None; or a history, and None."""
 C = TypeVar("C")
 
 _viewers: list[Viewer] = []
@@ -22,7 +22,7 @@ _taken: WeakKeyDictionary[Any, ref[Any]] = WeakKeyDictionary()
 
 
 def register(viewer: Viewer) -> None:
-    """Let `viewer` show records and calls; it is asked within a notebook only."""
+    """Let `viewer` show records, calls and histories; it is asked within a notebook only."""
     _viewers[:] = [viewer]
 
 
@@ -41,10 +41,10 @@ def in_notebook() -> bool:
 
 
 def bundle(record: object, call: object = None) -> Bundle:
-    """What a notebook shows of a record, or of one call of it.
+    """What a notebook shows of a record, of one call of it, or of a history.
 
     Args:
-        record: None: the one that the call was taken from.
+        record: or a history; None: the record that the call was taken from.
         call: None: the whole record.
     """
     if not _viewers or not in_notebook():

@@ -7,14 +7,12 @@ import pytest
 from playwright.sync_api import expect
 
 from explorer.browser.conftest import choose, decoded
+from helpers.axe import faults
 from helpers.explored import served
-from house import guards
 from regard.analysis.flow import rollout
 from regard.explorer.opened import Opened
 from regard.record import Record
 from regard.web.tiles import RecordTiles
-
-AXE = guards.ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def ready(page) -> None:
@@ -31,22 +29,14 @@ def numbers(page, attribute: str) -> list[float]:
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
-def test_it_has_no_serious_finding_and_fits_the_screen(visit, shot, look):
+def test_it_has_no_fault_and_fits_the_screen(visit, shot, look):
     size = {"width": 390, "height": 844} if look == "phone" else {}
     theme = "dark" if look == "dark" else "light"
     with visit("#/flow?record=r1&query=30&measure=times", theme=theme, **size) as page:
         ready(page)
         shot(page, f"flow-{look}")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        page.evaluate(AXE.read_text())
-        findings = page.evaluate("axe.run().then(result => result.violations)")
-        serious = [
-            (one["id"], node["html"][:160])
-            for one in findings
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
-        assert serious == []
+        assert faults(page) == []
 
 
 def test_the_table_the_pointer_and_the_text_say_the_shares(visit, record):

@@ -9,7 +9,7 @@ import uvicorn
 from playwright.sync_api import expect
 
 from explorer.browser.conftest import choose, decoded
-from house import guards
+from helpers.axe import faults
 from regard.cli.shelf import shelve, trained
 from regard.explorer import serve
 from regard.explorer.app import create_app
@@ -19,7 +19,6 @@ from regard.explorer.security import Access
 from regard.explorer.worker import Worker
 from regard.record import History
 
-AXE = guards.ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 TITLE = "answer, encoder"
 
 
@@ -64,22 +63,14 @@ def numbers(page) -> list[float]:
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
-def test_it_has_no_serious_finding_and_fits_the_screen(visit, history, shot, look):
+def test_it_has_no_fault_and_fits_the_screen(visit, history, shot, look):
     size = {"width": 390, "height": 844} if look == "phone" else {}
     theme = "dark" if look == "dark" else "light"
     with visit(view(), theme=theme, **size) as page:
         drawn(page, history.pictured[-1])
         shot(page, f"history-{look}")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        page.evaluate(AXE.read_text())
-        findings = page.evaluate("axe.run().then(result => result.violations)")
-        serious = [
-            (one["id"], node["html"][:160])
-            for one in findings
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
-        assert serious == []
+        assert faults(page) == []
 
 
 def test_every_head_has_its_number_and_its_map_at_the_step(visit, history):

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from explorer.browser.conftest import choose, decoded, legend, shades
-from house import guards
+from helpers.axe import faults
 from regard.web.playground import PlaygroundState, answer
 
-AXE = guards.ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 VIEWS = {
     "model": "#/model?record=r1&color=entropy",
     "head": "#/head?record=r1&call=0&head=3&query=20&key=4",
@@ -31,22 +30,14 @@ def ready(page, name: str) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
-def test_views_have_no_serious_finding_and_fit_the_screen(visit, shot, name, look):
+def test_views_have_no_fault_and_fit_the_screen(visit, shot, name, look):
     size = {"width": 390, "height": 844} if look == "phone" else {}
     theme = "dark" if look == "dark" else "light"
     with visit(VIEWS[name], theme=theme, **size) as page:
         ready(page, name)
         shot(page, f"{name}-{look}")
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-        page.evaluate(AXE.read_text())
-        findings = page.evaluate("axe.run().then(result => result.violations)")
-        serious = [
-            (one["id"], node["html"][:160], node["failureSummary"])
-            for one in findings
-            if one["impact"] in ("serious", "critical")
-            for node in one["nodes"]
-        ]
-        assert serious == []
+        assert faults(page) == []
 
 
 def test_the_overview_shows_every_head_and_leads_to_it(visit, record):
