@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from regard.explorer.app import bundle as built
 from regard.explorer.app import create_api
@@ -21,11 +21,13 @@ from regard.record import Call, History, Record
 from regard.web.history import Training
 from regard.web.tiles import RecordTiles
 
+if TYPE_CHECKING:
+    from regard.explorer.widget import Explorer
+
 # A record that is shown stays in memory, with its vectors; the one that was shown first is closed for another.
 RECORDS = 8
 # So do histories, of some megabytes.
 HISTORIES = 8
-VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Shown:
@@ -90,8 +92,8 @@ def address(one: OpenRecord, call: Call | None) -> str:
     return f"#/head?record={one.id}&call={one.record.calls.index(call)}"
 
 
-def bundle(value: Record | History | None, call: Call | None) -> dict[str, Any]:
-    """What a notebook shows; nothing without the extra `notebook`, so that the static picture is shown.
+def widget(value: Record | History | None, call: Call | None) -> Explorer | None:
+    """What a notebook shows; None without the extra `notebook`, so that the static picture is shown.
 
     Args:
         value: a record or a history; None where a call is shown whose record is not known.
@@ -99,7 +101,7 @@ def bundle(value: Record | History | None, call: Call | None) -> dict[str, Any]:
     """
     script, style = front_end()
     if importlib.util.find_spec("anywidget") is None or not script:
-        return {}
+        return None
     from regard.explorer.widget import Explorer
 
     if isinstance(value, History):
@@ -110,6 +112,4 @@ def bundle(value: Record | History | None, call: Call | None) -> dict[str, Any]:
             assert call is not None, "a record, a call, or both"
             record = Record([call])
         start = address(shown().open(record), call)
-    widget = Explorer(shown().answers, start, script, style)
-    # Without its plain text: the value's own stands beside it, and its picture for where no kernel is.
-    return {VIEW: {"version_major": 2, "version_minor": 1, "model_id": widget.model_id}}
+    return Explorer(shown().answers, start, script, style)

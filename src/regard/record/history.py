@@ -156,6 +156,9 @@ class History:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return notebook.bundle(self)
 
+    def _display_(self) -> object:
+        return notebook.display(self._repr_html_(), self)
+
     def of_statistic(self, name: str) -> Tensor:
         """One statistic: `(steps, heads)`.
 
