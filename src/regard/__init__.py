@@ -51,9 +51,9 @@ __all__ = [
 ]
 
 
-def _in_notebook(record: Any, call: Any) -> dict[str, Any]:
-    """The explorer, in a cell of a notebook; imported when a record is first shown there."""
-    return importlib.import_module("regard.explorer.notebook").bundle(record, call)
+def _in_notebook(value: Any, call: Any) -> Any:
+    """The explorer, in a cell of a notebook; imported when a record or a history is first shown there."""
+    return importlib.import_module("regard.explorer.notebook").widget(value, call)
 
 
 notebook.register(_in_notebook)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import regard as rg
+from helpers.histories import random_history
 from regard.explorer import notebook
 from regard.explorer.in_process import InProcess, Question
 from regard.record import Record
@@ -215,12 +216,40 @@ def test_records_that_were_shown_long_ago_are_closed(kernel):
     assert state(channel)["address"] != state(channels[-1])["address"]
 
 
+def test_a_cell_shows_a_history_in_its_view(kernel, record):
+    history = random_history(5, 2, 3)
+    channel = show(history)
+    assert state(channel)["address"] == "#/history?history=h1"
+    channel.ask(view="a", id=1, kind="arrays", path="api/histories/h1/values")
+    ((answer, (content,)),) = channel.answers(1)
+    assert answer["status"] == 200
+    assert np.array_equal(unpack(bytes(content))[0]["values"], history.values)
+    channel.ask(view="a", id=2, kind="json", path="api/histories/h1")
+    description = channel.answers(2)[1][0]["json"]
+    assert description["steps"] == list(history.steps) and description["title"] == repr(history)
+    assert state(show(history))["address"] == state(channel)["address"], "the same one is open once"
+    assert state(show(record))["address"] == "#/model?record=r1"
+
+
+def test_histories_that_were_shown_long_ago_are_closed(kernel):
+    histories = [random_history(looks + 1, 1, 2) for looks in range(notebook.HISTORIES + 1)]
+    channels = [show(one) for one in histories]
+    lines = notebook.shown().opened.trainings.lines()
+    assert [line.title for line in lines] == [repr(one) for one in histories[1:]]
+    channels[0].ask(view="a", id=1, kind="json", path="api/histories/h1")
+    assert channels[0].answers(1)[0][0]["status"] == 404
+    assert state(show(histories[0]))["address"] == f"#/history?history=h{len(histories) + 1}", (
+        "and no number twice"
+    )
+
+
 def test_elsewhere_the_static_picture_is_shown(record, monkeypatch):
     assert record._repr_mimebundle_() == {} and record[0]._repr_mimebundle_() == {}
     monkeypatch.setattr("IPython.get_ipython", lambda: SimpleNamespace())
     assert record._repr_mimebundle_() == {}, "IPython in a terminal"
     monkeypatch.delitem(sys.modules, "IPython")
     assert record._repr_mimebundle_() == {}, "no IPython"
+    assert random_history(2, 1, 2)._repr_mimebundle_() == {}
 
 
 def test_without_the_extra_or_the_front_end_the_static_picture_is_shown(kernel, record, monkeypatch):

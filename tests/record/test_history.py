@@ -200,3 +200,15 @@ def test_printing_is_short():
     assert repr(a_history()) == "History of 6 heads in 2 layers: 3 looks, steps 0 to 7"
     assert repr(History()) == "History of 0 heads in 0 layers: 0 looks, no step"
     assert np.isfinite(a_history().values.numpy()).all()
+
+
+def test_its_card_has_the_first_and_the_last_step():
+    history = a_history()
+    card = history._repr_html_()
+    for row, step in ((0, 0), (-1, 7)):
+        for head, value in enumerate(
+            history.of_statistic("entropy_fraction")[row, history.heads_of(0)].tolist()
+        ):
+            assert f'title="head {head}, entropy_fraction, step {step}: {value:.3g}"' in card
+    assert "step 3" not in card and "maps of 2 steps" in card
+    assert "no step" in History()._repr_html_()

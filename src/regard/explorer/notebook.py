@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from regard.explorer.app import bundle as built
 from regard.explorer.app import create_api
@@ -17,12 +17,17 @@ from regard.explorer.jobs import Jobs
 from regard.explorer.limits import Limits
 from regard.explorer.opened import Opened, OpenRecord
 from regard.explorer.worker import Worker
-from regard.record import Call, Record
+from regard.record import Call, History, Record
+from regard.web.history import Training
 from regard.web.tiles import RecordTiles
+
+if TYPE_CHECKING:
+    from regard.explorer.widget import Explorer
 
 # A record that is shown stays in memory, with its vectors; the one that was shown first is closed for another.
 RECORDS = 8
-VIEW = "application/vnd.jupyter.widget-view+json"
+# So do histories, of some megabytes.
+HISTORIES = 8
 
 
 class Shown:
@@ -32,6 +37,7 @@ class Shown:
         self.opened = Opened(limits=Limits(records=RECORDS))
         self.answers = InProcess(create_api(self.opened, Jobs(self.opened, Worker(()))))
         self._calls: dict[str, list[Call]] = {}
+        self._histories: dict[str, History] = {}
         self._lock = threading.Lock()
 
     def open(self, record: Record) -> OpenRecord:
@@ -47,6 +53,21 @@ class Shown:
             one = self.opened.add(RecordTiles(record))
             self._calls[one.id] = list(record.calls)
             return one
+
+    def open_history(self, history: History) -> str:
+        """The identity of a history as the routes know it; one that was shown before is the same."""
+        with self._lock:
+            for identity, shown in self._histories.items():
+                if shown is history:
+                    return identity
+            if len(self._histories) >= HISTORIES:
+                oldest = next(iter(self._histories))
+                self.opened.trainings.close(oldest)
+                del self._histories[oldest]
+            training = Training(repr(history), history)
+            identity = self.opened.trainings.add(training.title, lambda: training).id
+            self._histories[identity] = history
+            return identity
 
 
 @cache
@@ -71,22 +92,24 @@ def address(one: OpenRecord, call: Call | None) -> str:
     return f"#/head?record={one.id}&call={one.record.calls.index(call)}"
 
 
-def bundle(record: Record | None, call: Call | None) -> dict[str, Any]:
-    """What a notebook shows; nothing without the extra `notebook`, so that the static picture is shown.
+def widget(value: Record | History | None, call: Call | None) -> Explorer | None:
+    """What a notebook shows; None without the extra `notebook`, so that the static picture is shown.
 
     Args:
-        record: None where a call is shown whose record is not known.
+        value: a record or a history; None where a call is shown whose record is not known.
         call: None: the whole record.
     """
     script, style = front_end()
     if importlib.util.find_spec("anywidget") is None or not script:
-        return {}
-    if record is None or (call is not None and call not in record.calls):
-        assert call is not None, "a record, a call, or both"
-        record = Record([call])
+        return None
     from regard.explorer.widget import Explorer
 
-    one = shown().open(record)
-    widget = Explorer(shown().answers, address(one, call), script, style)
-    # Without its plain text: the record's own stands beside it, and its picture for where no kernel is.
-    return {VIEW: {"version_major": 2, "version_minor": 1, "model_id": widget.model_id}}
+    if isinstance(value, History):
+        start = f"#/history?history={shown().open_history(value)}"
+    else:
+        record = value
+        if record is None or (call is not None and call not in record.calls):
+            assert call is not None, "a record, a call, or both"
+            record = Record([call])
+        start = address(shown().open(record), call)
+    return Explorer(shown().answers, start, script, style)

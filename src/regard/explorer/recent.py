@@ -26,6 +26,11 @@ class Recent(Generic[T]):
         with self._lock:
             return key in self._answers
 
+    def forget(self, key: Hashable) -> None:
+        """Let an answer go, where there is one."""
+        with self._lock:
+            self._answers.pop(key, None)
+
     def get(self, key: Hashable, compute: Callable[[], T]) -> T:
         """The answer; computed where it is not remembered. What `compute` raises is not remembered."""
         with self._lock:

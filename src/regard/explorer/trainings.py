@@ -27,6 +27,7 @@ class Trainings:
     def __init__(self) -> None:
         self._loaders: dict[str, tuple[str, Callable[[], Training]]] = {}
         self._loaded: Recent[Training] = Recent(MOST)
+        self._next = 1
         self._lock = threading.Lock()
 
     def add(self, title: str, load: Callable[[], Training]) -> HistoryLine:
@@ -35,15 +36,26 @@ class Trainings:
         Args:
             title: for people. load: reads it.
         """
-        # Counted on, as addresses name a history by its number.
         with self._lock:
-            line = HistoryLine(f"h{len(self._loaders) + 1}", title)
+            line = HistoryLine(f"h{self._next}", title)
+            # Counted on when histories are closed: an old address must not show another one.
+            self._next += 1
             self._loaders[line.id] = title, load
         return line
 
+    def close(self, identity: str) -> None:
+        """Offer a history no more.
+
+        Raises:
+            KeyError: it is not offered.
+        """
+        with self._lock:
+            del self._loaders[identity]
+        self._loaded.forget(identity)
+
     def lines(self) -> list[HistoryLine]:
         """All of them, in the order in which they were offered."""
-        return [HistoryLine(identity, title) for identity, (title, _) in self._loaders.items()]
+        return [HistoryLine(identity, title) for identity, (title, _) in list(self._loaders.items())]
 
     def __contains__(self, identity: str) -> bool:
         return identity in self._loaders

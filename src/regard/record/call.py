@@ -94,6 +94,9 @@ class Call(Observation):
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return notebook.bundle(None, self)
 
+    def _display_(self) -> object:
+        return notebook.display(self._repr_html_(), None, self)
+
     def weights(
         self, head: int, rows: slice = slice(None), columns: slice = slice(None), batch: int = 0
     ) -> Tensor:

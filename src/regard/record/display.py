@@ -36,7 +36,7 @@ def record_card(
         info: of it the name of the model.
         unseen: modules that could not be read, and why.
     """
-    facts = [_counted(len(calls), "call")]
+    facts = [counted(len(calls), "call")]
     if calls:
         first = calls[0].sizes
         facts += [
@@ -45,12 +45,12 @@ def record_card(
             f"keys {html.number(first.keys)}",
         ]
     if tokens:
-        facts.append(_counted(tokens, "token"))
+        facts.append(counted(tokens, "token"))
     parts = [html.heading("Record", str(info.get("model", "")), facts)]
     if calls:
         parts.append(_table(calls))
     if unseen:
-        parts.append(html.note(f"Not seen: {_counted(len(unseen), 'module')}"))
+        parts.append(html.note(f"Not seen: {counted(len(unseen), 'module')}"))
         parts += [html.note(f"{layer}: {why}") for layer, why in list(unseen.items())[:UNSEEN]]
     return html.card(*parts)
 
@@ -59,7 +59,7 @@ def _table(calls: Sequence[Call]) -> str:
     """A line per call; side by side, a block of heads for each statistic."""
     most = max(call.sizes.heads for call in calls)
     heads = min(most, HEADS)
-    shown = _shown(len(calls))
+    shown = shown_lines(len(calls))
     blocks = _means([calls[index] for index in shown], heads)
     tops = {name: float(values[np.isfinite(values)].max(initial=0)) for name, values in blocks.items()}
     names = short_names([call.layer for call in calls], [call.kind for call in calls])
@@ -87,8 +87,8 @@ def _table(calls: Sequence[Call]) -> str:
     return html.table(["".join(titles), "".join(numbers)], lines) + html.note(" ".join(words))
 
 
-def _shown(calls: int) -> list[int]:
-    """Which calls have a line."""
+def shown_lines(calls: int) -> list[int]:
+    """Which of so many calls or layers have a line."""
     if calls <= LAYERS:
         return list(range(calls))
     return [*range(LAYERS - LAST), *range(calls - LAST, calls)]
@@ -112,7 +112,8 @@ def _means(calls: Sequence[Call], heads: int) -> dict[str, NDArray[np.float64]]:
     return blocks
 
 
-def _counted(number: int, word: str) -> str:
+def counted(number: int, word: str) -> str:
+    """A number with its word: "1 head", "2 heads"."""
     if number == 1:
         return f"1 {word}"
     return f"{html.number(number)} {word}s"

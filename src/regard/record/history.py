@@ -18,8 +18,10 @@ from torch import Tensor
 from regard import files
 from regard.errors import ArgumentError, RecordError
 from regard.files import sealing
+from regard.record import notebook
 from regard.record.call import Call
-from regard.record.layers import matching
+from regard.record.history_display import Shown, history_card
+from regard.record.layers import matching, short_names
 from regard.record.record import Record
 from regard.record.table import Sums, added, frame, identity, means, names_of
 from regard.record.table import sums as table_sums
@@ -145,6 +147,17 @@ class History:
             span = f"steps {self.steps[0]} to {self.steps[-1]}"
         heads = sum(layer.heads for layer in self.layers)
         return f"History of {heads} heads in {len(self.layers)} layers: {len(self.steps)} looks, {span}"
+
+    def _repr_html_(self) -> str:
+        names = short_names([layer.name for layer in self.layers], [layer.kind for layer in self.layers])
+        heads = [layer.heads for layer in self.layers]
+        return history_card(Shown(names, heads, self.steps, len(self.pictured), self.statistics, self.values))
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return notebook.bundle(self)
+
+    def _display_(self) -> object:
+        return notebook.display(self._repr_html_(), self)
 
     def of_statistic(self, name: str) -> Tensor:
         """One statistic: `(steps, heads)`.

@@ -64,6 +64,9 @@ class Record:
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         return notebook.bundle(self)
 
+    def _display_(self) -> object:
+        return notebook.display(self._repr_html_(), self)
+
     def __getitem__(self, which: int | str) -> Call:
         """One call, by its index or by its layer's name.
 

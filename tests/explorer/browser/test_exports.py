@@ -344,7 +344,7 @@ def test_dark_colors_are_for_who_asks(visit, tmp_path):
 
 @pytest.mark.parametrize("look", looked.LOOKS)
 @pytest.mark.parametrize("name", ["model", "head", "compare", "playground"])
-def test_the_open_menu_has_no_serious_finding_and_fits_the_screen(visit, shot, name, look):
+def test_the_open_menu_has_no_fault_and_fits_the_screen(visit, shot, name, look):
     options = looked.LOOKS[look]
     page = visit(name, **options)
     menu = open_menu(page)

@@ -235,7 +235,7 @@ def test_a_photograph_is_smooth_and_keeps_its_patches(visit, chromium, tmp_path)
 
 @pytest.mark.parametrize("look_of", looked.LOOKS)
 @pytest.mark.parametrize("name", ["flow", "history", "words"])
-def test_the_open_menu_has_no_serious_finding_and_fits_the_screen(visit, shot, name, look_of):
+def test_the_open_menu_has_no_fault_and_fits_the_screen(visit, shot, name, look_of):
     options = looked.LOOKS[look_of]
     page = visit(name, **options)
     menu = open_menu(page)

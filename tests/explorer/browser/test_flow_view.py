@@ -29,7 +29,7 @@ def numbers(page, attribute: str) -> list[float]:
 
 
 @pytest.mark.parametrize("look", looked.LOOKS)
-def test_it_has_no_serious_finding_and_fits_the_screen(visit, shot, look):
+def test_it_has_no_fault_and_fits_the_screen(visit, shot, look):
     with visit("#/flow?record=r1&query=30&measure=times", **looked.LOOKS[look]) as page:
         ready(page)
         shot(page, f"flow-{look}")

@@ -63,7 +63,7 @@ def numbers(page) -> list[float]:
 
 
 @pytest.mark.parametrize("look", looked.LOOKS)
-def test_it_has_no_serious_finding_and_fits_the_screen(visit, history, shot, look):
+def test_it_has_no_fault_and_fits_the_screen(visit, history, shot, look):
     with visit(view(), **looked.LOOKS[look]) as page:
         drawn(page, history.pictured[-1])
         shot(page, f"history-{look}")

@@ -90,7 +90,7 @@ def cross(caption) -> tuple[int, int]:
 
 @pytest.mark.parametrize("which", ["r1", "r2"])
 @pytest.mark.parametrize("look", looked.LOOKS)
-def test_it_has_no_serious_finding_and_fits_the_screen(visit, shot, caption, look, which):
+def test_it_has_no_fault_and_fits_the_screen(visit, shot, caption, look, which):
     call = {"r1": 0, "r2": cross(caption)[0]}[which]
     with visit(f"#/images?record={which}&call={call}&key=3", **looked.LOOKS[look]) as page:
         ready(page)

@@ -79,14 +79,14 @@ def lab(folder):
             [sys.executable, "-m", "jupyterlab", *options], env=os.environ | own, stdout=log, stderr=log
         )
         try:
-            _wait(port, server, folder / "log")
+            wait_for_port(port, server, folder / "log")
             yield f"http://127.0.0.1:{port}/doc/tree/look.ipynb?token=token"
         finally:
             server.terminate()
             server.wait(30)
 
 
-def _wait(port, server, log):
+def wait_for_port(port, server, log):
     """Until the server listens."""
     for _ in range(600):
         try:

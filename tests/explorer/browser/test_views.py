@@ -30,7 +30,7 @@ def ready(page, name: str) -> None:
 
 @pytest.mark.parametrize("name", VIEWS)
 @pytest.mark.parametrize("look", looked.LOOKS)
-def test_views_have_no_serious_finding_and_fit_the_screen(visit, shot, name, look):
+def test_views_have_no_fault_and_fit_the_screen(visit, shot, name, look):
     with visit(VIEWS[name], **looked.LOOKS[look]) as page:
         ready(page, name)
         shot(page, f"{name}-{look}")
