@@ -1,0 +1,71 @@
+"""Actors of Ray that do the stretches of a survey. Knows Ray Data; it does not know what a stretch is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from regard.errors import require
+
+
+class Doing(Protocol):
+    """What actors have a copy of: a reader with a model, and what it does with a stretch."""
+
+    reader: Any
+
+    def do(self, stretch: Any) -> int:
+        """Do a stretch; how many texts it has."""
+
+
+class Actor:
+    """One actor, which has the model in its memory."""
+
+    def __init__(self, work: Doing, stretches: Sequence[Any], gpus: float) -> None:
+        self.work, self.stretches = work, stretches
+        if gpus:
+            work.reader.model.to("cuda")
+
+    def __call__(self, rows: dict[str, Any]) -> dict[str, Any]:
+        """How many texts the stretches of these numbers have, once they are done."""
+        return {"texts": np.array([self.work.do(self.stretches[number]) for number in rows["id"]])}
+
+
+def counts(work: Doing, stretches: Sequence[Any], *, actors: int, cpus: float, gpus: float) -> Iterator[int]:
+    """Let actors do all stretches; how many texts each has, as soon as it is done.
+
+    Raises:
+        MissingPackageError: Ray is not installed.
+    """
+    ray = require("ray", extra="ray")
+    data = require("ray.data", extra="ray")
+    if not ray.is_initialized():
+        ray.init(include_dashboard=False, log_to_driver=False)
+    # Once into Ray's store, and not with each task.
+    shared = ray.put(work), ray.put(stretches)
+    rows = data.range(len(stretches), override_num_blocks=len(stretches))
+    rows.context.enable_progress_bars = False
+    # The ledger knows what is done; a second account of it could only differ.
+    rows.context.checkpoint_config = None
+    done = rows.map_batches(
+        _Shared,
+        batch_size=1,
+        compute=data.ActorPoolStrategy(size=actors),
+        fn_constructor_args=(*shared, gpus),
+        num_cpus=cpus,
+        num_gpus=gpus,
+        # An actor that died is started again, and does its stretch again.
+        max_restarts=-1,
+        max_task_retries=-1,
+    )
+    for row in done.iter_rows():
+        yield int(row["texts"])
+
+
+class _Shared(Actor):
+    """An actor that gets what it needs from Ray's store."""
+
+    def __init__(self, work: Any, stretches: Any, gpus: float) -> None:
+        ray = require("ray", extra="ray")
+        super().__init__(ray.get(work), ray.get(stretches), gpus)
