@@ -7,6 +7,7 @@ and renamed, and an object store shows an object once all of it has arrived.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike, fspath
 from os.path import abspath
 from pathlib import Path
@@ -19,6 +20,28 @@ from regard.files import writing
 def is_address(path: str | PathLike[str]) -> bool:
     """Whether a path is the address of another place than this machine's file system, `protocol://…`."""
     return isinstance(path, str) and "://" in path
+
+
+@cache
+def file_system(address: str) -> Any:
+    """The file system of fsspec for a path or an address.
+
+    Where its package for S3 or Google's storage is not installed, that of pyarrow serves, which reads the same
+    variables of the environment.
+
+    Raises:
+        MissingPackageError: fsspec is not installed. ImportError: neither is what the protocol needs.
+    """
+    core = require("fsspec", extra="corpora").core
+    try:
+        return core.url_to_fs(address)[0]
+    except ImportError:
+        if not address.startswith(("s3://", "gs://", "gcs://")):
+            raise
+    # A pattern is no address to pyarrow; the file system is that of the bucket.
+    bucket = "/".join(address.split("/")[:3])
+    system, _ = require("pyarrow.fs", extra="corpora").FileSystem.from_uri(bucket)
+    return require("fsspec.implementations.arrow", extra="corpora").ArrowFSWrapper(system)
 
 
 @dataclass(frozen=True)
@@ -97,13 +120,16 @@ class Store:
             return
         try:
             system, path = self._system()
-            system.makedirs(path, exist_ok=True)
-            # One request, which the other side takes whole or not at all.
-            system.pipe_file(f"{path}/{name}", content)
+            try:
+                # One object, which the other side takes whole or not at all.
+                system.pipe_file(f"{path}/{name}", content)
+            except FileNotFoundError:
+                # A protocol with folders; those of an object store are parts of names.
+                system.makedirs(path, exist_ok=True)
+                system.pipe_file(f"{path}/{name}", content)
         except Exception as error:
             raise RecordError(f"{self.folder}/{name}: cannot be written: {error}") from error
 
     def _system(self) -> tuple[Any, str]:
         """The file system of the address, and the path in it."""
-        system, path = require("fsspec", extra="corpora").core.url_to_fs(self.folder)
-        return system, str(path)
+        return file_system(self.folder), str(file_system(self.folder)._strip_protocol(self.folder))

@@ -14,8 +14,8 @@ from os import PathLike, fspath
 from typing import Any
 
 from regard.checks.arguments import shown, whole
-from regard.errors import ArgumentError, require
-from regard.files.stores import is_address
+from regard.errors import ArgumentError
+from regard.files.stores import file_system, is_address
 from regard.survey import forms
 
 
@@ -96,10 +96,10 @@ class Corpus:
             raise ArgumentError(f"{self.place}: has no file {stretch.source!r} any more")
         return list(forms.read(self._system, paths[stretch.source], stretch.start, stretch.stop, self.column))
 
-    @cached_property
+    @property
     def _system(self) -> Any:
         """The file system that has the files."""
-        return require("fsspec", extra="corpora").core.url_to_fs(self.place)[0]
+        return file_system(self.place)
 
     @cached_property
     def _files(self) -> list[tuple[str, str, int]]:

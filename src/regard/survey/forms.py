@@ -22,6 +22,8 @@ COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 BESIDE = ("dataset_info.json", "state.json", "dataset_dict.json")
 # Rows of a table that are decoded together.
 ROWS = 256
+# Bytes that are read at a time to the end of a line.
+AHEAD = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -104,19 +106,31 @@ def _decoded(line: bytes) -> str:
 
 def _lines(system: Any, path: str, start: int, stop: int) -> Iterator[tuple[int, bytes]]:
     """The lines that begin in a stretch, and the bytes where they do."""
+    # From one byte before, so that a line that begins right here is not taken for the end of another.
+    position = max(start - 1, 0)
     with system.open(path, "rb", compression="infer" if stop < 0 else None) as file:
-        if start:
-            # From one byte before, so that a line that begins right here is not taken for the end of another.
-            file.seek(start - 1)
-            position = start - 1 + len(file.readline())
-        else:
-            position = 0
-        while stop < 0 or position < stop:
-            line = file.readline()
-            if not line:
-                return
+        file.seek(position)
+        # At once, as each time that a file far away is asked costs a journey.
+        content = file.read(stop - position if stop >= 0 else -1)
+        if stop >= 0 and not content.endswith(b"\n"):
+            content += _rest(file)
+    lines = content.split(b"\n")
+    if start:
+        position += len(lines.pop(0)) + 1
+    for line in lines:
+        if stop < 0 or position < stop:
             yield position, line
-            position += len(line)
+        position += len(line) + 1
+
+
+def _rest(file: Any) -> bytes:
+    """What is left of a line in the middle of which a stretch ends."""
+    rest = b""
+    while more := file.read(AHEAD):
+        rest += more.partition(b"\n")[0]
+        if b"\n" in more:
+            break
+    return rest
 
 
 def _object(position: int, line: bytes, column: str) -> Text:

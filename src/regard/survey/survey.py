@@ -74,8 +74,8 @@ def survey(
     `shard` batches, and what is there is not done again. Under `accelerate launch` each process reads its share of the
     batches, all of which every process must be given in the same order, and all processes return the whole profile.
 
-    A `Corpus` in place of the batches is texts in files that need not fit in memory, nor on this machine; actors of Ray
-    read it as `OnRay(corpus)`. It must have a folder, where each stretch of a file becomes a Parquet file, and which may
+    A `Corpus` in place of the batches is texts in files that need not fit in memory, nor on this machine; actors of
+    Ray read it as `OnRay(corpus)`. It must have a folder, where each stretch of a file becomes a Parquet file; this may
     be an address of fsspec. All ways to read a corpus go on with the same ledger.
 
     Args:

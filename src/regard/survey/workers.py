@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -41,10 +42,12 @@ def counts(work: Doing, stretches: Sequence[Any], *, actors: int, cpus: float, g
     ray = require("ray", extra="ray")
     data = require("ray.data", extra="ray")
     if not ray.is_initialized():
-        ray.init(include_dashboard=False, log_to_driver=False)
+        _start(ray)
     # Once into Ray's store, and not with each task.
     shared = ray.put(work), ray.put(stretches)
-    rows = data.range(len(stretches), override_num_blocks=len(stretches))
+    # Numbers from here and not from tasks that read, which wait for a processor where the actors have them all.
+    numbers = [{"id": number} for number in range(len(stretches))]
+    rows = data.from_items(numbers, override_num_blocks=len(numbers))
     rows.context.enable_progress_bars = False
     # The ledger knows what is done; a second account of it could only differ.
     rows.context.checkpoint_config = None
@@ -61,6 +64,14 @@ def counts(work: Doing, stretches: Sequence[Any], *, actors: int, cpus: float, g
     )
     for row in done.iter_rows():
         yield int(row["texts"])
+
+
+def _start(ray: Any) -> None:
+    """Join the cluster that the environment names, or start Ray on this machine alone."""
+    if "RAY_ADDRESS" in os.environ:
+        ray.init(log_to_driver=False)
+    else:
+        ray.init(address="local", include_dashboard=False, log_to_driver=False)
 
 
 class _Shared(Actor):
