@@ -1,0 +1,124 @@
+"""A corpus that actors of Ray read, some of which are killed, is the corpus that one process reads."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet
+import pytest
+import ray
+
+import regard as rg
+from helpers.surveyed import Reader, arguments, same
+from regard.errors import ArgumentError
+from regard.survey import Corpus, OnRay
+
+WORDS = [f"words of a text {number}" for number in range(80)]
+# Given, as a node that looks for them itself gives up early on a busy machine.
+PORTS = ("port", "dashboard-agent-grpc-port", "dashboard-agent-listen-port", "metrics-export-port")
+PORTS = (*PORTS, "runtime-env-agent-port", "ray-client-server-port")
+
+
+def slowly(texts):
+    time.sleep(0.2)
+    return arguments(texts)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """A Ray of two processors on this machine, and its head, below which its workers run."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in PORTS]
+        for item in sockets:
+            item.bind(("", 0))
+        ports = [item.getsockname()[1] for item in sockets]
+    tests = Path(__file__).parents[1]
+    environment = os.environ | {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    environment["PYTHONPATH"] = f"{tests}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus", "2"]
+    command += ["--object-store-memory", "100000000", "--include-dashboard", "false"]
+    command += [f"--{name}={port}" for name, port in zip(PORTS, ports, strict=True)]
+    head = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    os.environ |= {"RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": f"127.0.0.1:{ports[0]}"}
+    lines = []
+    try:
+        for line in head.stdout:
+            lines.append(line)
+            if "Ray runtime started" in line:
+                break
+        else:
+            pytest.fail("Ray did not start: " + "".join(lines)[-2000:])
+        # What it prints later must not fill the pipe.
+        threading.Thread(target=lambda: list(head.stdout), daemon=True).start()
+        yield psutil.Process(head.pid)
+        ray.shutdown()
+    finally:
+        below = psutil.Process(head.pid).children(recursive=True)
+        head.terminate()
+        for process in below:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        head.wait()
+        del os.environ["RAY_ADDRESS"], os.environ["RAY_AUTH_MODE"]
+
+
+def workers(cluster):
+    """The processes of the actors that read."""
+    return [item for item in cluster.children(recursive=True) if "MapBatches" in "".join(item.cmdline())]
+
+
+@pytest.mark.timeout(600)
+def test_actors_that_are_killed_lose_nothing_and_do_nothing_twice(cluster, tmp_path):
+    lines = [json.dumps({"text": word}) for word in WORDS]
+    lines.insert(33, "{broken")
+    (tmp_path / "t.jsonl").write_text("\n".join(lines))
+    corpus = Corpus(tmp_path / "t.jsonl", stretch=150)
+    whole = rg.survey(Reader(), corpus, tokenizer=arguments, folder=tmp_path / "one")
+    count, killed = len(list(corpus.stretches())), []
+
+    def kill():
+        for goal in (2, count // 3, count // 2):
+            while len(list((tmp_path / "ray").glob("part-*"))) < goal or not workers(cluster):
+                time.sleep(0.02)
+            killed.append(workers(cluster)[0].pid)
+            os.kill(killed[-1], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    seen = []
+    settings = {"tokenizer": slowly, "folder": tmp_path / "ray", "progress": seen.append}
+    same(rg.survey(Reader(), OnRay(corpus, actors=2), **settings), whole)
+    killer.join(60)
+    assert len(set(killed)) == 3 and seen[-1] == 81
+    tables = [pyarrow.parquet.read_table(path).to_pylist() for path in (tmp_path / "ray").glob("part-*")]
+    positions = [row["position"] for rows in tables for row in rows if row["row"] == "text"]
+    assert len(positions) == len(set(positions)) == 81 and len(tables) == count
+    # What Ray did one process goes on with, and reads nothing.
+    model = Reader()
+    same(rg.survey(model, corpus, tokenizer=arguments, folder=tmp_path / "ray"), whole)
+    assert model.read == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"corpus": "texts"}, "corpus must be a Corpus, got 'texts'"),
+        ({"actors": 0}, "actors must be .*at least 1.*got 0"),
+        ({"gpus": -1}, "gpus must be .*at least 0.*got -1"),
+    ],
+)
+def test_what_is_wrong_is_said(settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        OnRay(**({"corpus": Corpus("texts")} | settings))
