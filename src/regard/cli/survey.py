@@ -27,7 +27,7 @@ from regard.errors import ArgumentError, ModelError
 from regard.record import Profile
 from regard.record.layers import short_names
 from regard.statistics.table import SHARES, TABLE
-from regard.survey import Corpus, OnRay
+from regard.survey import Corpus
 from regard.survey import survey as read_texts
 from regard.survey.processes import Processes
 
@@ -64,9 +64,6 @@ def survey(
             "one of strings."
         ),
     ] = None,
-    actors: Annotated[
-        int, typer.Option(help="Let so many actors of Ray read the corpus; 0: this process reads it.")
-    ] = 0,
     max_tokens: Annotated[int, typer.Option(help="Cut longer texts to this many tokens.")] = 512,
     batch_size: Annotated[int, typer.Option(help="How many texts go through the model together.")] = 1,
     folder: Annotated[
@@ -94,7 +91,7 @@ def survey(
     for name, number in (("--max-tokens", max_tokens), ("--batch-size", batch_size)):
         if number < 1:
             raise ArgumentError(f"{name} must be at least 1, got {number}")
-    source = _source(texts, corpus, column, actors)
+    source = _source(texts, corpus, column)
     # Before hours of work are done for files that cannot be written.
     for path in (report, parquet, profile):
         if path is not None:
@@ -141,20 +138,13 @@ def survey(
         console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
 
 
-def _source(
-    texts: Path | None, corpus: str | None, column: str | None, actors: int
-) -> Texts | Corpus | OnRay:
-    """What is read, and by whom."""
+def _source(texts: Path | None, corpus: str | None, column: str | None) -> Texts | Corpus:
+    """What is read."""
     if (texts is None) == (corpus is None):
         raise ArgumentError("one of --texts and --corpus must be given, and not both")
-    if actors < 0 or (actors and corpus is None):
-        raise ArgumentError(f"--actors must be at least 0, and 0 without --corpus, got {actors}")
     if texts is not None:
         return Texts.of(texts, column)
-    source = Corpus(corpus or "", column=column or "text")
-    if actors:
-        return OnRay(source, actors=actors)
-    return source
+    return Corpus(corpus or "", column=column or "text")
 
 
 def tokenizer_of(reader: models.Reader, tokens: int) -> Callable[..., Any]:

@@ -73,11 +73,11 @@ class Store:
                 path = Path(self.folder)
                 # What a killed process left unfinished is in folders.
                 return sorted(item.name for item in path.iterdir() if item.is_file()) if path.exists() else []
-            system, path = self._system()
+            system, folder = self._system()
             # Others write too, and a listing is remembered.
             system.invalidate_cache()
-            listed = [item for item in system.ls(path, detail=True) if item["type"] == "file"]
-            return sorted(item["name"].rsplit("/", 1)[-1] for item in listed if item["name"] != path)
+            listed = [item for item in system.ls(folder, detail=True) if item["type"] == "file"]
+            return sorted(item["name"].rsplit("/", 1)[-1] for item in listed if item["name"] != folder)
         except FileNotFoundError:
             return []
         # Each protocol has errors of its own.

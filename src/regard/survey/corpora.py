@@ -125,18 +125,14 @@ def survey_corpus(
         ArgumentError: no folder, no tokenizer, Ray inside a launch, or no text.
         RecordError: of the ledger, or the corpus changed.
     """
-    corpus = texts
-    if isinstance(texts, OnRay):
-        corpus = texts.corpus
-        if processes.count > 1:
-            raise ArgumentError(
-                "a corpus on Ray must be surveyed from one process, and this is one of a launch"
-            )
+    on_ray = isinstance(texts, OnRay)
+    if on_ray and processes.count > 1:
+        raise ArgumentError("a corpus on Ray must be surveyed from one process, and this is one of a launch")
     if folder is None:
         raise ArgumentError("folder must be given for a corpus: what is done of it is written there")
     if reader.tokenizer is None:
         raise ArgumentError("tokenizer must be given for a corpus, whose files hold texts")
-    corpus = corpus.absolute()
+    corpus = (texts.corpus if isinstance(texts, OnRay) else texts).absolute()
     settings = dict(settings) | {"column": corpus.column, "stretch": corpus.stretch}
     # Where nothing is to be read, nothing is written.
     stretches = list(corpus.stretches())

@@ -14,7 +14,9 @@ from regard.errors import require
 class Doing(Protocol):
     """What actors have a copy of: a reader with a model, and what it does with a stretch."""
 
-    reader: Any
+    @property
+    def reader(self) -> Any:
+        """What has the model."""
 
     def do(self, stretch: Any) -> int:
         """Do a stretch; how many texts it has."""
