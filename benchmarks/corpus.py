@@ -2,31 +2,27 @@
 
     python -m benchmarks.corpus [TEXTS]
 
-MiniLM reads 10 000 texts of 128 tokens: by one process against a plain loop of forward passes, and on Ray with two
-actors, one of which is killed with -9 three times on the way.
+MiniLM reads 10 000 texts of 128 tokens: by one process against a plain loop of forward passes, and by one that is
+killed with -9 three times on the way.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import signal
+import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pyarrow.parquet
 import torch
 
 import regard as rg
 from benchmarks import common
 from regard.cli import models
-from regard.survey import Corpus, OnRay
+from regard.survey import Corpus
 from regard.survey.batches import tokenized
 
 TEXTS, TOKENS, BATCH, STRETCH = 10_000, 128, 8, 1 << 16
@@ -74,8 +70,8 @@ def alone(path: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def surveyed(model: models.Reader, corpus: Corpus | OnRay, folder: Path) -> rg.record.Profile:
-    """The survey, by whoever reads the corpus."""
+def surveyed(model: models.Reader, corpus: Corpus, folder: Path) -> rg.record.Profile:
+    """The survey."""
     return rg.survey(
         model.model,
         corpus,
@@ -86,41 +82,17 @@ def surveyed(model: models.Reader, corpus: Corpus | OnRay, folder: Path) -> rg.r
     )
 
 
-def on_ray(path: Path, folder: Path, kills: int) -> dict[str, Any]:
-    """The survey on Ray with two actors, one of which is killed so many times; memory of the driver."""
-    model, before = reader(), common.memory_kib("VmRSS")
-    corpus = Corpus(path, stretch=STRETCH)
-    count, killed = len(list(corpus.stretches())), list[int]()
-
-    def kill() -> None:
-        for number in range(kills):
-            goal = 1 + number * count // (kills + 1)
-            while len(list(folder.glob("part-*"))) < goal or not list(workers()):
-                time.sleep(0.05)
-            victim = next(workers())
-            killed.append(victim)
-            os.kill(victim, signal.SIGKILL)
-
-    threading.Thread(target=kill, daemon=True).start()
-    start = time.perf_counter()
-    profile = surveyed(model, OnRay(corpus, actors=2), folder)
-    profile.save(folder.with_suffix(".profile"))
-    return {
-        "texts": profile.texts,
-        "wall_s": time.perf_counter() - start,
-        "killed": len(killed),
-        "driver_peak_above_model_mb": (common.memory_kib("VmHWM") - before) * 1024 / 1e6,
-    }
-
-
-def workers() -> Iterator[int]:
-    """The processes of the actors that this process started."""
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "MapBatches" in "".join(process.cmdline()):
-                yield process.pid
-        except psutil.NoSuchProcess:
-            continue
+def killed(path: Path, folder: Path, kills: int) -> None:
+    """Start the survey so many times, and kill it after some parts more each time."""
+    count = len(list(Corpus(path, stretch=STRETCH).stretches()))
+    for number in range(kills):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.corpus", "alone", str(path), str(folder)]
+        )
+        while process.poll() is None and len(list(folder.glob("part-*"))) <= number * count // (kills + 1):
+            time.sleep(0.05)
+        process.kill()
+        process.wait()
 
 
 def twice_or_lost(folder: Path, count: int) -> dict[str, int]:
@@ -143,15 +115,16 @@ def main(count: int = TEXTS) -> None:
             write_texts(path, size)
         figures: dict[str, Any] = {"texts": count, "tokens": TOKENS, "batch_size": BATCH}
         for size, path in paths.items():
-            one, two = folder / f"one-{size}", folder / f"ray-{size}"
+            one, two = folder / f"one-{size}", folder / f"killed-{size}"
             kills = KILLS if size == count else 0
             loop = run("plain", path)["seconds"]
             single = run("alone", path, one)
-            actors = run("ray", path, two, kills)
+            killed(path, two, kills)
+            again = run("alone", path, two)
             figures[str(size)] = {
                 "plain_s": loop,
                 "one process": single | {"over plain": single["seconds"] / loop},
-                "ray": actors | twice_or_lost(two, size),
+                "killed": {"times": kills} | again | twice_or_lost(two, size),
                 "equal_to_the_bit": one.with_suffix(".profile").read_bytes()
                 == two.with_suffix(".profile").read_bytes(),
             }
@@ -161,8 +134,8 @@ def main(count: int = TEXTS) -> None:
         common.write(
             "corpus",
             command,
-            "10 000 texts of 128 tokens, MiniLM, Ray with 2 actors, killed three times: equal to the undisturbed run, "
-            "nothing twice, nothing lost; the driver's memory independent of the texts; ≤ 1.3 × a plain loop",
+            "10 000 texts of 128 tokens, MiniLM, killed three times: equal to the undisturbed run, "
+            "nothing twice, nothing lost; memory independent of the number of texts; ≤ 1.3 × a plain loop",
             figures,
         )
 
@@ -178,7 +151,5 @@ if __name__ == "__main__":
             print(json.dumps({"seconds": plain(Path(path))}))
         case ["alone", path, target]:
             print(json.dumps(alone(Path(path), Path(target))))
-        case ["ray", path, target, times]:
-            print(json.dumps(on_ray(Path(path), Path(target), int(times))))
         case rest:
             main(*map(int, rest))

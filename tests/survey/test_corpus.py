@@ -259,7 +259,7 @@ def test_an_altered_part_is_refused(corpus, tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: Corpus(""), "place must be a path or an address, got ''"),
+        (lambda folder: Corpus(""), "location must be a path or an address, got ''"),
         (lambda folder: Corpus(folder, column=3), "column must be a name, got 3"),
         (lambda folder: Corpus(folder, stretch=0), "stretch must be .*at least 1.*got 0"),
         (

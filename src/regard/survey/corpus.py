@@ -43,7 +43,7 @@ class Corpus:
     begin in its middle.
 
     Attributes:
-        place: a file, a folder, or a pattern with `*`; a path, or an address of fsspec such as `s3://bucket/texts`.
+        location: a file, a folder, or a pattern with `*`; a path, or an address of fsspec such as `s3://bucket/texts`.
         column: the name of the texts in objects and tables.
         stretch: bytes of text that go into one shard of a ledger, about.
 
@@ -53,27 +53,27 @@ class Corpus:
     Example:
         >>> from regard.survey import Corpus
         >>> Corpus("s3://bucket/texts/*.jsonl", column="body")
-        Corpus(place='s3://bucket/texts/*.jsonl', column='body', stretch=1048576)
+        Corpus(location='s3://bucket/texts/*.jsonl', column='body', stretch=1048576)
     """
 
-    place: str
+    location: str
     column: str = "text"
     stretch: int = 1 << 20
 
-    def __init__(self, place: str | PathLike[str], column: str = "text", stretch: int = 1 << 20) -> None:
-        if not isinstance(place, str | PathLike) or not fspath(place):
-            raise ArgumentError(f"place must be a path or an address, got {shown(place)}")
+    def __init__(self, location: str | PathLike[str], column: str = "text", stretch: int = 1 << 20) -> None:
+        if not isinstance(location, str | PathLike) or not fspath(location):
+            raise ArgumentError(f"location must be a path or an address, got {shown(location)}")
         if not isinstance(column, str) or not column:
             raise ArgumentError(f"column must be a name, got {shown(column)}")
-        object.__setattr__(self, "place", fspath(place))
+        object.__setattr__(self, "location", fspath(location))
         object.__setattr__(self, "column", column)
         object.__setattr__(self, "stretch", whole("stretch", stretch, 1))
 
     def absolute(self) -> Corpus:
         """The same for a process that was started in another folder."""
-        if is_address(self.place):
+        if is_address(self.location):
             return self
-        return Corpus(os.path.abspath(self.place), self.column, self.stretch)
+        return Corpus(os.path.abspath(self.location), self.column, self.stretch)
 
     def stretches(self) -> Iterator[Stretch]:
         """All stretches, by the names of the files and in their order there: the same as long as the files are.
@@ -93,37 +93,37 @@ class Corpus:
         """
         paths = {name: path for name, path, _ in self._files}
         if stretch.source not in paths:
-            raise ArgumentError(f"{self.place}: has no file {stretch.source!r} any more")
+            raise ArgumentError(f"{self.location}: has no file {stretch.source!r} any more")
         return list(forms.read(self._system, paths[stretch.source], stretch.start, stretch.stop, self.column))
 
     @property
     def _system(self) -> Any:
         """The file system that has the files."""
-        return file_system(self.place)
+        return file_system(self.location)
 
     @cached_property
     def _files(self) -> list[tuple[str, str, int]]:
         """Names below the corpus, paths and sizes of the files, sorted."""
         try:
-            path = self._system._strip_protocol(self.place)
+            path = self._system._strip_protocol(self.location)
             if "*" in path:
                 root = path.partition("*")[0].rpartition("/")[0]
-                found = self._system.glob(path, detail=True)
+                listed = self._system.glob(path, detail=True)
             elif self._system.isfile(path):
-                root, found = path.rpartition("/")[0], {path: self._system.info(path)}
+                root, listed = path.rpartition("/")[0], {path: self._system.info(path)}
             else:
-                root, found = path, self._system.find(path, detail=True)
+                root, listed = path, self._system.find(path, detail=True)
         # Each protocol has errors of its own.
         except Exception as error:
-            raise ArgumentError(f"the corpus {self.place!r} cannot be read: {error}") from error
+            raise ArgumentError(f"the corpus {self.location!r} cannot be read: {error}") from error
         files = [
             (full.removeprefix(root).lstrip("/"), full, int(info["size"]))
-            for full, info in found.items()
+            for full, info in listed.items()
             if info["type"] == "file"
         ]
         files = [file for file in sorted(files) if forms.counts(file[0])]
         if not files:
-            raise ArgumentError(f"the corpus must have at least one file, and {self.place!r} has none")
+            raise ArgumentError(f"the corpus must have at least one file, and {self.location!r} has none")
         return files
 
 
