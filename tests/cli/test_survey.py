@@ -141,3 +141,20 @@ def test_ctrl_c_ends_quietly_and_leaves_a_ledger_that_goes_on(regard, tmp_path):
     )
     status, out, _ = regard("survey", "language", "--texts", "corpus.txt", "--folder", "ledger")
     assert status == 0 and f"{done + 3} texts" in out
+
+
+def test_a_corpus_is_surveyed_into_its_ledger(regard, corpus, tmp_path):
+    status, out, err = regard(
+        "survey", "language", "--corpus", corpus, "--folder", "parts", "--profile", "kept"
+    )
+    assert (status, err) == (0, "") and "32 attention heads, 5 texts" in out
+    assert rg.load(tmp_path / "parts").heads.equals(rg.load(tmp_path / "kept").heads)
+    status, again, _ = regard("survey", "language", "--texts", corpus)
+    assert status == 0 and again == out.partition("The profile:")[0]
+    for options, message in (
+        (("--corpus", corpus), "folder must be given for a corpus"),
+        (("--corpus", corpus, "--texts", corpus), "one of --texts and --corpus must be given"),
+        ((), "one of --texts and --corpus must be given"),
+    ):
+        status, _, err = regard("survey", "language", *options)
+        assert status == 2 and message in err

@@ -27,6 +27,7 @@ from regard.errors import ArgumentError, ModelError
 from regard.record import Profile
 from regard.record.layers import short_names
 from regard.statistics.table import SHARES, TABLE
+from regard.survey import Corpus
 from regard.survey import survey as read_texts
 from regard.survey.processes import Processes
 
@@ -43,22 +44,33 @@ def survey(
     ] = "language",
     *,
     texts: Annotated[
-        Path,
+        Path | None,
         typer.Option(
             help="A file, each of whose lines is a text (each paragraph, where blank lines part them); a folder, each "
             "of whose files is one; or a Parquet file."
         ),
-    ],
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Option(
+            help="In place of --texts: a file, folder or pattern of lines, JSON lines, Parquet or Arrow files, which "
+            "need not fit in memory; an address such as s3://bucket/texts too."
+        ),
+    ] = None,
     column: Annotated[
         str | None,
         typer.Option(
-            help="Of a Parquet file: the column of the texts; without it, text, or the only one of strings."
+            help="Of a Parquet file or a corpus: the column of the texts; without it, text, or of --texts the only "
+            "one of strings."
         ),
     ] = None,
     max_tokens: Annotated[int, typer.Option(help="Cut longer texts to this many tokens.")] = 512,
     batch_size: Annotated[int, typer.Option(help="How many texts go through the model together.")] = 1,
     folder: Annotated[
-        Path | None, typer.Option(help="Keep a ledger in this folder, by which a stopped survey can go on.")
+        str | None,
+        typer.Option(
+            help="Keep a ledger in this folder, by which a stopped survey can go on. A corpus must have one."
+        ),
     ] = None,
     resume: Annotated[
         bool, typer.Option(help="Go on with the ledger that is in the folder; else that is an error.")
@@ -79,7 +91,7 @@ def survey(
     for name, number in (("--max-tokens", max_tokens), ("--batch-size", batch_size)):
         if number < 1:
             raise ArgumentError(f"{name} must be at least 1, got {number}")
-    source = Texts.of(texts, column)
+    source = _source(texts, corpus, column)
     # Before hours of work are done for files that cannot be written.
     for path in (report, parquet, profile):
         if path is not None:
@@ -90,7 +102,8 @@ def survey(
     tokens = min(max_tokens, reader.limit or max_tokens)
     parts = [SpinnerColumn(), TextColumn("reading"), BarColumn(), MofNCompleteColumn(), TextColumn("texts")]
     with Progress(*parts, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("reading", total=source.count)
+        # How many texts a corpus has is known when it has been read.
+        task = bar.add_task("reading", total=source.count if isinstance(source, Texts) else None)
         seen = read_texts(
             reader.model,
             source,
@@ -120,8 +133,18 @@ def survey(
         # Imported here, as without a report nothing needs to draw.
         from regard.page import profile as page
 
-        write(report, page(seen, title=f"{name}: {source.path.name}"), "report")
+        title = f"{name}: {corpus if texts is None else texts.name}"
+        write(report, page(seen, title=title), "report")
         console.print(f"The report: {report}   (open it in a browser; it needs no network)", highlight=False)
+
+
+def _source(texts: Path | None, corpus: str | None, column: str | None) -> Texts | Corpus:
+    """What is read."""
+    if (texts is None) == (corpus is None):
+        raise ArgumentError("one of --texts and --corpus must be given, and not both")
+    if texts is not None:
+        return Texts.of(texts, column)
+    return Corpus(corpus or "", column=column or "text")
 
 
 def tokenizer_of(reader: models.Reader, tokens: int) -> Callable[..., Any]:

@@ -8,8 +8,10 @@ from typing import Any
 
 from regard.checks.arguments import shown
 from regard.errors import ArgumentError, RecordError
+from regard.files.stores import is_address
 from regard.record.history import History
 from regard.record.ledger import LEDGER, Ledger
+from regard.record.parts import SETTINGS, Parts
 from regard.record.profile import Profile
 from regard.record.record import Record
 
@@ -22,7 +24,8 @@ def load(path: str | PathLike[str]) -> Any:
     """Read what Regard saved: a record, a profile, a history, or the ledger of a survey, as a profile.
 
     Args:
-        path: the folder of a record or of a ledger, or the file of a profile or a history.
+        path: the folder of a record or of a ledger, or the file of a profile or a history; an address of fsspec, where
+            the ledger of a corpus lies.
 
     Returns:
         A `Record`, `Profile` or `History`.
@@ -33,7 +36,11 @@ def load(path: str | PathLike[str]) -> Any:
     """
     if not isinstance(path, str | PathLike):
         raise ArgumentError(f"path must be a string or a path, got {shown(path)}")
+    if is_address(path):
+        return Parts.open(path).profile()
     source = Path(path)
+    if (source / SETTINGS).exists():
+        return Parts.open(source).profile()
     if (source / LEDGER).exists():
         return Ledger.open(source).profile()
     if not source.is_file():

@@ -56,6 +56,11 @@ def write(
         RecordError: it cannot be written there.
         MissingPackageError: safetensors is not installed.
     """
+    files.write(path, packed(layers, numbers, notes), error=RecordError, what="profile")
+
+
+def packed(layers: Layers, numbers: Numbers, notes: dict[str, Any] | None = None) -> bytes:
+    """The content of the file that `write` writes."""
     body: dict[str, Any] = {"format": FORMAT, "version": VERSION, "notes": notes or {}}
     body |= numbers | {"failures": [list(failure) for failure in numbers["failures"]]}
     entries, tensors = [], dict[str, Tensor]()
@@ -69,8 +74,7 @@ def write(
         tensors |= {f"{index}.pieces.{piece}": tensor for piece, tensor in layer.pieces.items()}
     metadata = {KEY: json.dumps(body | {"layers": entries}, allow_nan=False, sort_keys=True)}
     # In the order of names and not of insertion, so that equal profiles are equal bytes.
-    content = sealing.packed({name: tensors[name] for name in sorted(tensors)}, metadata)
-    files.write(path, content, error=RecordError, what="profile")
+    return sealing.packed({name: tensors[name] for name in sorted(tensors)}, metadata)
 
 
 def read(path: str | PathLike[str]) -> tuple[Layers, Numbers, dict[str, Any]]:
@@ -82,12 +86,21 @@ def read(path: str | PathLike[str]) -> tuple[Layers, Numbers, dict[str, Any]]:
     """
     try:
         sealing.plain_size(Path(path))
-        tensors, metadata = sealing.unpacked(Path(path).read_bytes())
-        body = sealing.strict(metadata.get(KEY, "null").encode())
+        content = Path(path).read_bytes()
     except FileNotFoundError:
         raise RecordError(f"{path}: there is no such file") from None
     except OSError as error:
         raise RecordError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise RecordError(f"{path}: {error}") from error
+    return unpacked(content, str(path))
+
+
+def unpacked(content: bytes, path: str) -> tuple[Layers, Numbers, dict[str, Any]]:
+    """What `read` gives, of the content of a file; `path` names it in errors."""
+    try:
+        tensors, metadata = sealing.unpacked(content)
+        body = sealing.strict(metadata.get(KEY, "null").encode())
     except ValueError as error:
         raise RecordError(f"{path}: {error}") from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:

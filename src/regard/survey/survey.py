@@ -6,24 +6,25 @@ Knows batches, failures and shards; how a text is watched and how profiles merge
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.checks.arguments import flag, listed, module, shown, whole
 from regard.errors import ArgumentError, RecordError, WatchError
 from regard.record.ledger import Ledger
-from regard.record.profile import Failure, Profile
+from regard.record.profile import Profile
 from regard.statistics.table import Choice, wanted
-from regard.survey.batches import Batch, batches_of, tokenized
+from regard.survey.batches import Batch, batches_of
+from regard.survey.corpora import survey_corpus
+from regard.survey.corpus import Corpus
 from regard.survey.processes import Processes
+from regard.survey.reader import Reader
 from regard.survey.settings import fingerprint, named
-from regard.watch import watch
-from regard.watch.undisturbed import undisturbed
 
 STATISTICS = (
     "lse",
@@ -43,8 +44,6 @@ STATISTICS = (
     "received",
     "by_offset",
 )
-# Characters of an error that are written down.
-MESSAGE = 400
 
 Statistics = str | Choice | Iterable[str | Choice]
 Asked = Statistics | Callable[[dict[str, Any]], Statistics] | None
@@ -52,7 +51,7 @@ Asked = Statistics | Callable[[dict[str, Any]], Statistics] | None
 
 def survey(
     model: nn.Module,
-    batches: Iterable[Mapping[str, Any]] | Iterable[str],
+    batches: Iterable[Mapping[str, Any]] | Iterable[str] | Corpus,
     *,
     tokenizer: Callable[..., Any] | None = None,
     statistics: Asked = None,
@@ -75,9 +74,12 @@ def survey(
     `shard` batches, and what is there is not done again. Under `accelerate launch` each process reads its share of the
     batches, all of which every process must be given in the same order, and all processes return the whole profile.
 
+    A `Corpus` in place of the batches is texts in files that need not fit in memory, nor on this machine. It
+    must have a folder, where each stretch of a file becomes a Parquet file; this may be an address of fsspec.
+
     Args:
         model: any module that `watch` can see.
-        batches: an iterable of the model's keyword arguments, in dicts; with a tokenizer, of texts.
+        batches: an iterable of the model's keyword arguments, in dicts; with a tokenizer, of texts, or a corpus.
         tokenizer: one of transformers, or a function from a list of texts to the model's keyword arguments.
         statistics: what to keep, as for `observe`, or a function from a batch's keyword arguments to that, for groups
             of keys that differ from text to text. None: most of rows, and what keys and distances receive.
@@ -89,8 +91,9 @@ def survey(
         batch_size: how many texts go through the model together; keyword arguments are batches already.
         map: at most this many cells a side of the map of each text, from which one of 32 × 32 on relative position is
             made; None: no maps.
-        shard: how many batches have a file of the ledger together.
-        progress: called after each batch with the number of texts that are done, those that failed among them.
+        shard: how many batches have a file of the ledger together; of a corpus, its `stretch` says it.
+        progress: called after each batch, or stretch of a corpus, with the number of texts that are done, those that
+            failed among them; in a launch those of a corpus that this process did.
 
     Raises:
         ArgumentError: no text at all, an element that is no text or no keyword arguments, a wrong setting.
@@ -124,26 +127,37 @@ def survey(
         layers = tuple(listed("layers", layers, lambda _, item: item))
     if folder is not None and not isinstance(folder, str | PathLike):
         raise ArgumentError(f"folder must be a string or a path, got {shown(folder)}")
-    reader = _Reader(model, tokenizer, chosen, layers, map, tokens)
+    reader = Reader(model, tokenizer, chosen, layers, map, tokens)
     device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
     processes = Processes.here(cpu=device.type == "cpu")
+    settings = {
+        "model": type(model).__name__,
+        "weights": fingerprint(model),
+        "statistics": named(chosen),
+        "layers": layers if layers is None or isinstance(layers, str | int) else list(layers),
+        "map": map,
+        "tokens": tokens,
+        "batch_size": batch_size,
+    }
+    if isinstance(batches, Corpus):
+        profile, done = survey_corpus(
+            reader,
+            batches,
+            settings,
+            folder=folder,
+            resume=resume,
+            batch_size=batch_size,
+            processes=processes,
+            progress=progress,
+        )
+        return _checked(profile, done)
     if processes.count > 1 and folder is None:
         raise ArgumentError(
             f"folder must be given where {processes.count} processes share a survey: they meet in its ledger"
         )
     ledger = None
     if folder is not None:
-        settings = {
-            "model": type(model).__name__,
-            "weights": fingerprint(model),
-            "statistics": named(chosen),
-            "layers": layers if layers is None or isinstance(layers, str | int) else list(layers),
-            "map": map,
-            "tokens": tokens,
-            "batch_size": batch_size,
-            "shard": shard,
-            "texts": tokenizer is not None,
-        }
+        settings |= {"shard": shard, "texts": tokenizer is not None}
         ledger = _started(Path(folder), settings, resume, processes)
     work = _Work(reader, ledger, processes, shard)
     done = 0
@@ -160,11 +174,18 @@ def survey(
     profile = work.profile
     if ledger is not None:
         profile = ledger.profile()
-    if not profile.texts:
+    return _checked(profile, done)
+
+
+def _checked(profile: Profile, done: int) -> Profile:
+    """The profile, of which at least one text must have been read."""
+    if not profile.texts and profile.failures:
         first = profile.failures[0]
         raise WatchError(
             f"none of {done} texts could be read; text {first.number}: {first.type}: {first.message}"
         )
+    if not profile.texts:
+        raise ArgumentError("the corpus must hold at least one text, and its files hold none")
     return profile
 
 
@@ -179,58 +200,6 @@ def _started(folder: Path, settings: dict[str, Any], resume: bool, processes: Pr
     return ledger
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """How one batch is read."""
-
-    model: nn.Module
-    tokenizer: Callable[..., Any] | None
-    statistics: Any
-    layers: Any
-    map: int | None
-    tokens: int
-
-    def profile(self, batch: Batch, first: int) -> Profile:
-        """What a batch adds, with the failures of its texts, the number of whose first one is given."""
-        try:
-            return self._read(batch)
-        # Whatever a model, its tokenizer or a hook finds to say about a text.
-        except Exception as error:
-            # One text can fail a whole batch: read one by one, the other texts are not lost with it.
-            parts = batch.each()
-            if len(parts) > 1:
-                profile = Profile()
-                for row, part in enumerate(parts):
-                    profile = profile.merge(self.profile(part, first + row))
-                return profile
-            message = str(error)[:MESSAGE]
-            numbers = range(first, first + batch.rows)
-            return Profile(
-                failures=tuple(Failure(number, type(error).__name__, message) for number in numbers)
-            )
-
-    def _read(self, batch: Batch) -> Profile:
-        cut = 0
-        if isinstance(batch.given, tuple):
-            assert self.tokenizer is not None
-            arguments, cut = tokenized(self.tokenizer, batch.given, self.tokens)
-        else:
-            arguments = dict(batch.given)
-        statistics = self.statistics
-        if callable(statistics):
-            statistics = statistics(arguments)
-        with undisturbed(self.model) as device:
-            inputs = {
-                name: value.to(device) if isinstance(value, Tensor) else value
-                for name, value in arguments.items()
-            }
-            # The output is thrown away: that of the fold may stand in its place, which saves the model's own.
-            settings = {"statistics": statistics, "layers": self.layers, "map": self.map, "fused": True}
-            with watch(self.model, **settings) as record:
-                self.model(**inputs)
-        return replace(Profile().add(record), truncated=cut)
-
-
 @dataclass
 class _Work:
     """What has been done of a survey, and what is there already.
@@ -241,7 +210,7 @@ class _Work:
         number: of the open shard.
     """
 
-    reader: _Reader
+    reader: Reader
     ledger: Ledger | None
     processes: Processes
     shard: int
