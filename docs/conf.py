@@ -54,11 +54,17 @@ linkcheck_timeout = 20
 
 nitpick_ignore_regex = [
     # Types of other packages have their pages elsewhere, and asking those needs the network.
-    (r"py:class", r"(collections|matplotlib|nn|np|numpy|os|pandas|pathlib|torch|transformers|types|typing)\..*"),
+    (
+        r"py:class",
+        r"(collections|matplotlib|nn|np|numpy|os|pandas|pathlib|torch|transformers|types|typing)\..*",
+    ),
     (r"py:class", r"BlockMask|DataFrame|Figure|NDArray|PathLike|Tensor|TrainingArguments"),
     # Types of arguments and fields that have no page of their own.
     (r"py:class", r"regard\.\w+(\.\w+)*\.[A-Z]\w*"),
-    (r"py:class", r"Activation|Array|Init|Layers|Linkage|Loss|NextTokens|Part|Positions|Seen|Share|Sizes|Spec|Task"),
+    (
+        r"py:class",
+        r"Activation|Array|Init|Layers|Linkage|Loss|NextTokens|Part|Positions|Seen|Share|Sizes|Spec|Task",
+    ),
     # Of what a function returns, a sentence with a colon, or a type cut at its comma, is taken for the name of a class.
     (r"py:class", r".* .*|\w+\[.*"),
 ]
