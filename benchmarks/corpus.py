@@ -21,6 +21,7 @@ import torch
 
 import regard as rg
 from benchmarks import common
+from regard import files
 from regard.cli import models
 from regard.survey import Corpus
 from regard.survey.batches import tokenized
@@ -39,10 +40,9 @@ def reader() -> models.Reader:
 def write_texts(path: Path, count: int) -> None:
     """Random texts of at least 128 tokens, a line each."""
     tokenizer, generator = reader().tokenizer, torch.Generator().manual_seed(0)
-    with path.open("w") as file:
-        for _ in range(count):
-            ids = torch.randint(2000, 20000, (TOKENS,), generator=generator).tolist()
-            file.write(tokenizer.decode(ids).replace("\n", " ") + "\n")
+    ids = torch.randint(2000, 20000, (count, TOKENS), generator=generator)
+    lines = [tokenizer.decode(row).replace("\n", " ") + "\n" for row in ids.tolist()]
+    files.write(path, "".join(lines))
 
 
 @torch.no_grad()
