@@ -1,4 +1,4 @@
-// The program, for notebooks and for the server's page: one ES module and its style, beside the page, which is built before.
+// The program, for notebooks, for the server's page and for reports: one ES module and its style, beside the page, which is built before.
 import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";

@@ -108,6 +108,11 @@ LOST = {
     "swallowed": "try:\n    exec('os.kill(os.getpid(), 2)')\nexcept KeyboardInterrupt:\n    pass",
     "turned": "try:\n    os.kill(os.getpid(), 2)\nexcept KeyboardInterrupt:\n    raise ImportError('failed') from None",
     "imported": "import swallowing",
+    "swallowed within a loop": (
+        "from regard.cli import interrupts\n"
+        "try:\n    os.kill(os.getpid(), 2)\nexcept KeyboardInterrupt:\n    pass\n"
+        "while True:\n    interrupts.check()"
+    ),
 }
 REPLACING = """
 import importlib.util, os, sys

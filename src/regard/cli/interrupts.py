@@ -21,6 +21,12 @@ STATUS = 128 + signal.SIGINT
 NAMES = ("regard", "regard.exe")
 
 
+class _Interrupt:
+    """Whether one came within `raised`. A plain flag: a handler that waits for a lock may wait for itself."""
+
+    came = False
+
+
 def is_command() -> bool:
     """Whether this process is the command line: its script, or the package run as a module."""
     program = next(iter(sys.argv), "")
@@ -56,14 +62,13 @@ def raised() -> Iterator[None]:
     if before is not _end:
         yield
         return
-    came = False
+    _Interrupt.came = False
 
     def interrupt(_signal: int, frame: FrameType | None) -> None:
-        nonlocal came
         # The second Ctrl-C does not wait for what the first one is undoing.
-        if came or _imports(frame):
+        if _Interrupt.came or _imports(frame):
             os._exit(STATUS)
-        came = True
+        _Interrupt.came = True
         raise KeyboardInterrupt
 
     # In `__del__` and callbacks Python prints exceptions and goes on, an interrupt too.
@@ -75,10 +80,16 @@ def raised() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, before)
         sys.unraisablehook = unraisable
-        if came:
+        if _Interrupt.came:
             # Python remembers an interrupt that left an exec of text, and dies of it at its end; the next exec forgets.
             exec("")
             raise KeyboardInterrupt
+
+
+def check() -> None:
+    """Raise the interrupt again that a library has swallowed: for loops that would otherwise go on for ever."""
+    if _Interrupt.came:
+        raise KeyboardInterrupt
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from regard.cli import keys
+from regard.cli import interrupts, keys
 from regard.errors import ArgumentError
 from regard.learn.checking import check_file, exercise, exercises
 from regard.learn.progress import Progress
@@ -88,6 +88,7 @@ class Loop:
         stamp: object = ()
         self._greet(current)
         while True:
+            interrupts.check()
             now = self.workshop.stamp(current)
             # A file that is saved while it is checked is checked again.
             if now is not None and now != stamp:

@@ -59,7 +59,7 @@ def program() -> Program:
         MissingPackageError: it was not, as in a source tree in which `make web` was not run.
     """
     folder = resources.files("regard.web").joinpath("bundle")
-    names = ("page/page.js", "page/page.css", "widget/licenses.md")
+    names = ("widget/widget.js", "widget/widget.css", "widget/licenses.md")
     try:
         script, style, licenses = (folder.joinpath(name).read_text("utf-8") for name in names)
         # Who hands a page on hands on what it is made of, which asks to be named with its license.

@@ -4,6 +4,7 @@ import { Refusal } from "../carrier/carrier";
 import { FetchCarrier } from "../carrier/fetch";
 import { MessageCarrier, type Channel } from "../carrier/message";
 import { mountExplorer } from "../mount";
+import { openReport } from "../page/report";
 import { isDark, onTheme } from "./theme";
 import "./widget.css";
 
@@ -83,3 +84,6 @@ export default { render };
 export function openPage(target: HTMLElement): void {
   mountExplorer(target, new FetchCarrier(), browserBar);
 }
+
+// A report has its answers within it, and its program too: nobody else calls it.
+if (document.getElementById("held")) openReport();

@@ -10,6 +10,7 @@
     const packed = Uint8Array.from(atob(document.getElementById("program").textContent), (letter) => letter.charCodeAt(0));
     const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
     const script = document.createElement("script");
+    script.type = "module";
     script.textContent = await new Response(stream).text();
     window.addEventListener("error", ({ message }) => trouble(message));
     document.body.append(script);

@@ -6,7 +6,6 @@ import { Session } from "../session.svelte";
 import { unpack } from "./block";
 import { PageCarrier, type HeldText } from "./carrier";
 import PageApp from "./PageApp.svelte";
-import "../regard.css";
 
 async function open(target: HTMLElement): Promise<void> {
   const block = await unpack(document.getElementById("held")!.textContent);
@@ -17,8 +16,11 @@ async function open(target: HTMLElement): Promise<void> {
   mount(PageApp, { target, props: { session } });
 }
 
-open(document.getElementById("explorer")!).catch((error: unknown) => {
-  const line = document.getElementById("trouble")!;
-  line.textContent = `The pictures of this page cannot be drawn: ${reason(error)}`;
-  line.hidden = false;
-});
+/** Draws the page of a report, whose elements the document has. */
+export function openReport(): void {
+  open(document.getElementById("explorer")!).catch((error: unknown) => {
+    const line = document.getElementById("trouble")!;
+    line.textContent = `The pictures of this page cannot be drawn: ${reason(error)}`;
+    line.hidden = false;
+  });
+}
