@@ -27,7 +27,7 @@ demo: $(VENV)/.look ## set up, look at the embedded model, say where the report 
 	@echo "The report: file://$(CURDIR)/$(REPORT)"
 
 test: $(VENV)/.test lint types front browser cross ## set up, then everything that CI runs
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --durations 15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(VENV)/.test ## style and format
 	$(BIN)/ruff check

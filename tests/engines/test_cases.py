@@ -12,7 +12,7 @@ from engines.drawn import NATIVE, RUNNERS, Drawn, Runner, drawn, examples
 from helpers.cases import Case, draw_tensors, faults, found, poisoned, top_faults
 from regard.errors import EngineError
 
-EXAMPLES = 1000 // len(RUNNERS)
+EXAMPLES = 600 // len(RUNNERS)
 
 
 def check(call: Drawn, runner: Runner, truth: Case | None = None) -> list[str]:

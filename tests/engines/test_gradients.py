@@ -17,7 +17,7 @@ from regard import reference
 from regard.shapes import repeat_heads, sizes_of
 from regard.spec.bias import Bias
 
-EXAMPLES = 250 // len(RUNNERS)
+EXAMPLES = 180 // len(RUNNERS)
 
 
 def learning(case: Case) -> tuple[Case, dict[str, Tensor]]:

@@ -14,7 +14,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 
 # Drawn for each route, right and wrong ones each.
-EXAMPLES = 8
+EXAMPLES = 6
 KNOWN = {"record": "r1", "call": 0, "head": 1, "cell": 1, "row": 0, "column": 0, "query": 3, "key": 2}
 
 

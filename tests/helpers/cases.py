@@ -10,6 +10,7 @@ import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import pytest
@@ -56,14 +57,14 @@ class Case:
     def spec(self) -> Spec:
         return Spec.of(sizes_of(self.query, self.key, self.value), **self.keywords)
 
-    @property
+    @cached_property
     def groups(self) -> dict[str, Tensor]:
         """Two groups of keys: one the same for the whole batch, one row by row."""
         batch, keys = self.key.shape[0], self.key.shape[2]
         rowwise = (torch.arange(keys) + torch.arange(batch)[:, None]) % 2 == 0
         return {"some": torch.arange(keys) % 3 == 1, "rowwise": rowwise}
 
-    @property
+    @cached_property
     def matches(self) -> dict[str, reference.Match]:
         """Two matches: few ids anywhere before a query, row by row; and the token after an equal one, in a band."""
         batch, queries, keys = self.key.shape[0], self.query.shape[2], self.key.shape[2]
@@ -83,7 +84,7 @@ class Case:
         query, key, value = (t.to(dtype) for t in (self.query, self.key, self.value))
         return replace(self, query=query, key=key, value=value)
 
-    @property
+    @cached_property
     def choices(self) -> dict[str, Any]:
         """Every statistic as `observe` is asked for it, by the names of `truth`."""
         rows = rg.statistics

@@ -9,6 +9,13 @@ AXE = guards.ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 LOOKS: dict[str, dict] = {"light": {}, "dark": {"theme": "dark"}, "phone": {"width": 390, "height": 844}}
 
 
+def put(page, look: str) -> None:
+    """Look at an open page otherwise: another scheme of colors, another window."""
+    options = LOOKS[look]
+    page.emulate_media(color_scheme=options.get("theme", "light"))
+    page.set_viewport_size({"width": options.get("width", 1280), "height": options.get("height", 800)})
+
+
 def findings(page) -> list[tuple[str, str, str]]:
     """What axe-core finds but what it calls minor: its rule, the element, and why."""
     page.evaluate(AXE.read_text("utf-8"))

@@ -79,6 +79,22 @@ it("a frame is drawn as SVG with its tokens escaped", () => {
   expect(new DOMParser().parseFromString(text, "image/svg+xml").querySelector("parsererror")).toBeNull();
 });
 
+it("labels leave room to a token that is held, not to one under the moving pointer", () => {
+  const colors = { ink: "#000", soft: "#555", line: "#aaa", accent: "#00f", warm: "#f80", page: "#fff" };
+  const frame: Frame = {
+    width: 400, height: 400, sides: { left: 100, top: 100, right: 40, bottom: 40 }, region: [0, 0, 40, 40], queries: 40,
+    keys: 40, head: 0, queryToken: (index) => `q${index}`, keyToken: (index) => `k${index}`, rows: null, columns: null,
+    query: 11, key: null, held: { query: null, key: null }, colors, font: "sans",
+  }; // prettier-ignore
+  const count = (held: number | null) => {
+    const pen = new SheetPen("light");
+    drawFrame(pen, { ...frame, held: { query: held, key: null } });
+    return pen.shapes.filter((shape) => "text" in shape && shape.text.startsWith("q")).length;
+  };
+  expect(count(11)).toBeLessThan(count(null));
+  expect(count(30)).toBe(count(null));
+});
+
 it("boxes of pairs lie where the map draws them", () => {
   expect(boxOf(3, 5, [4, 2, 8, 6], 400, 800)).toEqual({ left: 100, top: 200, width: 100, height: 200 });
 });

@@ -28,7 +28,7 @@ export interface Frame {
   held: { query: number | null; key: number | null };
   colors: Record<"ink" | "soft" | "line" | "accent" | "warm" | "page", string>;
   font: string;
-  /** On paper: the chosen tokens stand among the others, which leave them room. */
+  /** On paper: tokens stand among others, which leave them room as they do those that are held. */
   isStill?: boolean;
 }
 
@@ -53,15 +53,17 @@ export function drawFrame(pen: Pen, frame: Frame): void {
   const [left, top, right, bottom] = region;
   const edges = edgesOf(frame, width, height);
   const most = { query: sides.left - GAP - 4, key: (sides.top - GAP) / Math.sin((-KEY_ANGLE * Math.PI) / 180) - 6 };
-  const isFree = (at: number, chosen: number | null, from: number, scale: number) => {
-    return !frame.isStill || chosen === null || Math.abs((chosen + 0.5 - from) * scale - at) >= ROOM;
+  // Beside a token under the moving pointer they stay: they would flicker.
+  const isFree = (at: number, chosen: number | null, held: number | null, from: number, scale: number) => {
+    if (chosen === null || !(frame.isStill || chosen === held)) return true;
+    return Math.abs((chosen + 0.5 - from) * scale - at) >= ROOM;
   };
   for (const { at, text } of labels(top, bottom, height, frame.queries, frame.queryToken)) {
-    if (!isFree(at, frame.query, top, height / (bottom - top))) continue;
+    if (!isFree(at, frame.query, frame.held.query, top, height / (bottom - top))) continue;
     pen.text(text, edges.left - GAP, sides.top + at + 4, { color: colors.soft, anchor: "end", most: most.query });
   }
   for (const { at, text } of labels(left, right, width, frame.keys, frame.keyToken)) {
-    if (!isFree(at, frame.key, left, width / (right - left))) continue;
+    if (!isFree(at, frame.key, frame.held.key, left, width / (right - left))) continue;
     const [x, y] = [sides.left + at + 3, edges.top - GAP];
     pen.text(text, x, y, { color: colors.soft, anchor: "start", angle: KEY_ANGLE, most: most.key });
   }
