@@ -53,10 +53,8 @@ export function drawFrame(pen: Pen, frame: Frame): void {
   const [left, top, right, bottom] = region;
   const edges = edgesOf(frame, width, height);
   const most = { query: sides.left - GAP - 4, key: (sides.top - GAP) / Math.sin((-KEY_ANGLE * Math.PI) / 180) - 6 };
-  // Beside a token under the moving pointer they stay: they would flicker.
   const isFree = (at: number, chosen: number | null, held: number | null, from: number, scale: number) => {
-    if (chosen === null || !(frame.isStill || chosen === held)) return true;
-    return Math.abs((chosen + 0.5 - from) * scale - at) >= ROOM;
+    return chosen === null || !isSteady(frame, chosen, held) || Math.abs((chosen + 0.5 - from) * scale - at) >= ROOM;
   };
   for (const { at, text } of labels(top, bottom, height, frame.queries, frame.queryToken)) {
     if (!isFree(at, frame.query, frame.held.query, top, height / (bottom - top))) continue;
@@ -69,6 +67,11 @@ export function drawFrame(pen: Pen, frame: Frame): void {
   }
   curves(pen, frame, width, height);
   focused(pen, frame, width, height, most);
+}
+
+// Labels leave room to a token that stays; beside one under the moving pointer they would come and go.
+function isSteady(frame: Frame, chosen: number, held: number | null): boolean {
+  return Boolean(frame.isStill) || chosen === held;
 }
 
 /** Where the map begins and ends on the sheet: labels and curves stand beside it, not at the far end of empty space. */
@@ -140,18 +143,18 @@ function crosshair(pen: Pen, frame: Frame, width: number, height: number): void 
 
 // The token under the pointer is written over its neighbors, as they may have thinned it out.
 function focused(pen: Pen, frame: Frame, width: number, height: number, most: { query: number; key: number }): void {
-  const { sides, region, query, key, colors } = frame;
+  const { sides, region, query, key, held, colors } = frame;
   const edges = edgesOf(frame, width, height);
   const box = boxOf(query ?? 0, key ?? 0, region, width, height);
   const [x, y] = [box.left + box.width / 2, box.top + box.height / 2];
   if (query !== null && y >= 0 && y <= height) {
-    if (!frame.isStill) pen.rect(edges.left - sides.left, sides.top + y - 9, sides.left - 2, 18, colors.page);
+    if (!isSteady(frame, query, held.query)) pen.rect(edges.left - sides.left, sides.top + y - 9, sides.left - 2, 18, colors.page);
     const options = { color: colors.ink, anchor: "end", bold: true, most: most.query } as const;
     pen.text(frame.queryToken(query), edges.left - GAP, sides.top + y + 4, options);
   }
   if (key !== null && x >= 0 && x <= width) {
     const text = frame.keyToken(key);
-    if (frame.isStill) {
+    if (isSteady(frame, key, held.key)) {
       const options = { color: colors.ink, anchor: "start", angle: KEY_ANGLE, bold: true, most: most.key } as const;
       pen.text(text, sides.left + x + 3, edges.top - GAP, options);
       return;
