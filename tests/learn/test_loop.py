@@ -1,8 +1,10 @@
 """`regard learn` as a learner meets it: in a terminal, with saves and keys; and once, for scripts."""
 
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,8 @@ def terminal(folder):
             timeout=PATIENCE,
             encoding="utf-8",
             env=dict(os.environ, TERM="xterm", NO_COLOR="1"),
+            # Tests that run in the background ignore interrupts, and so would what they start; a terminal does not.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         started.append(child)
         return child
