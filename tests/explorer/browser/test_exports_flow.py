@@ -237,9 +237,9 @@ def test_a_photograph_is_smooth_and_keeps_its_patches(visit, chromium, tmp_path)
 def test_the_open_menu_has_no_fault_and_fits_the_screen(visit, shot, name):
     page = visit(name)
     menu = open_menu(page)
-    for look in looked.LOOKS:
-        looked.put(page, look)
-        shot(page, f"export-menu-{name}-{look}")
+    for screen in looked.LOOKS:
+        looked.put(page, screen)
+        shot(page, f"export-menu-{name}-{screen}")
         box = menu.bounding_box()
         assert box["x"] >= 0 and box["x"] + box["width"] <= page.viewport_size["width"]
         looked.check(page)
