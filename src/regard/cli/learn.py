@@ -50,7 +50,7 @@ def learn(
         str,
         typer.Option(
             envvar="REGARD_DATABASE",
-            help="The URL of the database of what you have passed, of SQLite or PostgreSQL; by default a file of your own.",
+            help="The URL of the database of progress, SQLite or PostgreSQL; by default a file of your own.",
             show_default=False,
         ),
     ] = "",
