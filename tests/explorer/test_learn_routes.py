@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 
@@ -186,3 +187,20 @@ def test_a_database_that_cannot_be_opened_is_said(opened, jobs):
     learning = Learning("sqlite:////nowhere/at/all/learn.db")
     reply = InProcess(create_api(opened, jobs, learning)).reply(Question("api/learn"))
     assert reply.status == 400 and b"can be read and written" in reply.content
+
+
+def test_thirty_learners_at_once_are_all_answered(client, learning):
+    def learner(number: int) -> list[int]:
+        # In a classroom all press the same buttons.
+        steps = [
+            client.get("/api/learn"),
+            client.post("/api/learn/exercises/attention/text", json={"text": f"{number}"}),
+            client.post("/api/learn/notes", json={"about": f"lesson {number % 17 + 1}", "text": f"{number}"}),
+            client.get("/api/learn/exercises/attention"),
+        ]
+        return [step.status_code for step in steps]
+
+    with ThreadPoolExecutor(30) as pool:
+        statuses = [status for seen in pool.map(learner, range(30)) for status in seen]
+    assert statuses == [200] * 120
+    assert len(learning.learner.progress().notes) == 17

@@ -46,7 +46,7 @@ PATH = (
     ),
     _lesson(
         *(3, 15, "scaled_dot_product", "Scaled dot-product attention, and why √d"),
-        "and why √d, measured",
+        "softmax(QKᵀ / √d) V, and the spread of scores, measured",
         "playground?play.kind=self&play.embed_dim=256&play.num_heads=1",
         "One wide head: a temperature of 1/16 = 1/√256 is the missing √d.",
     ),
@@ -118,7 +118,7 @@ PATH = (
     ),
     _lesson(
         *(15, 20, "collapse_and_vanishing", "Collapse and vanishing: cures that work, and cures that do not"),
-        "cures that work, and cures that do not",
+        "heads that see one key, and heads that see all alike",
         "playground?play.kind=causal&play.temperature=0.05",
         "This is what collapse looks like; at a temperature of 20 heads vanish.",
     ),

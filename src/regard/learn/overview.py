@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -105,7 +106,8 @@ def overview(progress: Progress, until: datetime) -> Overview:
         progress: what was done.
         until: the end of today; cards that are due later are not counted.
     """
-    lines = {one.name: _line(one, progress) for one in exercises()}
+    checks = Counter(event.about for event in progress.log.values() if event.kind == "check")
+    lines = {one.name: _line(one, progress, checks[one.name]) for one in exercises()}
     lessons = []
     for title in PATH:
         row, note = progress.lessons.get(title.number), progress.notes.get(about_lesson(title.number))
@@ -187,13 +189,12 @@ def check_about(about: str) -> str:
     return about
 
 
-def _line(one: Exercise, progress: Progress) -> ExerciseLine:
+def _line(one: Exercise, progress: Progress, checks: int) -> ExerciseLine:
     row, state = progress.exercises.get(one.name), "open"
     if row is not None and row.passed:
         state = "passed"
     elif row is not None and row.text not in ("", one.unsolved):
         state = "begun"
-    checks = sum(event.kind == "check" and event.about == one.name for event in progress.log.values())
     return ExerciseLine(one.name, state, checks)
 
 

@@ -47,7 +47,8 @@ def test_what_is_written_is_there_for_who_opens_the_database_next(url, store):
         "A record",
         False,
     )
-    assert progress.notes["lesson 3"].text == "why √d?"
+    assert progress.notes["lesson 3"].text == again.noted("lesson 3") == "why √d?"
+    assert again.noted("lesson 4") == ""
     log = sorted(progress.log.values(), key=lambda event: event.at)
     assert [(event.kind, event.about, event.detail) for event in log] == [
         ("lesson", "3", {"state": "begun"}),

@@ -114,9 +114,8 @@ def set_lesson(
 @router.get("/exercises/{name}")
 def show_exercise(wanted: Wanted, learning: Learn) -> ExerciseView:
     """One exercise, with what the learner has written; the solution only once it is passed."""
-    progress = learning.learner.progress()
-    note = progress.notes.get(about_exercise(wanted.name))
-    return exercise_view(wanted, progress.exercises.get(wanted.name), note.text if note else "")
+    learner = learning.learner
+    return exercise_view(wanted, learner.solution(wanted.name), learner.noted(about_exercise(wanted.name)))
 
 
 @router.post("/exercises/{name}/text")

@@ -64,6 +64,14 @@ class Learner:
         assert row is None or isinstance(row, Card), "a row of the table of cards"
         return row
 
+    def noted(self, about: str) -> str:
+        """The note about something; "" for none."""
+        row = self._one(Note, about)
+        assert row is None or isinstance(row, Note), "a row of the table of notes"
+        if row is None:
+            return ""
+        return row.text
+
     def passed(self) -> set[str]:
         """The names of the exercises that are passed."""
         table = TABLE_OF[Solution]

@@ -149,13 +149,17 @@ def keyed(rows: Iterable[R]) -> dict[Any, R]:
     mapped: dict[Any, R] = {}
     for row in rows:
         key = key_of(row)
-        mapped[key] = later(mapped.get(key, row), row)
+        if key in mapped:
+            row = later(mapped[key], row)
+        mapped[key] = row
     return mapped
 
 
 def later(one: R, other: R) -> R:
     """The later of two rows with one key; of two of the same moment always the same one, whatever their order."""
-    return max(one, other, key=lambda row: (row.at, json.dumps(asdict(row), sort_keys=True, default=str)))
+    if one.at != other.at:
+        return max(one, other, key=lambda row: row.at)
+    return max(one, other, key=lambda row: json.dumps(asdict(row), sort_keys=True, default=str))
 
 
 def merge(one: Progress, other: Progress) -> Progress:
