@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 REPORT := regard-report.html
 NATIVE := native/CMakeLists.txt $(wildcard native/*.h native/*.cpp)
-USED   := look,explore,notebook,tasks,monitor,analysis,cuda
+USED   := look,explore,postgres,notebook,tasks,monitor,analysis,cuda
 TASKS  := packages/regard-tasks
 COMMA  := ,
 BUILT  := src/regard/engines/native/_native.so
@@ -16,7 +16,7 @@ WEB    := $(wildcard web/*.*) $(shell find web/src web/public -type f)
 PAGE   := src/regard/web/bundle/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types front web browser cross docs embedded bench breadth proof sanitize wheels clean
+.PHONY: help demo test lint types front web browser cross postgres docs embedded bench breadth proof sanitize wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -26,7 +26,7 @@ demo: $(VENV)/.look ## set up, look at the embedded model, say where the report 
 	@test -s $(REPORT)
 	@echo "The report: file://$(CURDIR)/$(REPORT)"
 
-test: $(VENV)/.test lint types front browser cross ## set up, then everything that CI runs
+test: $(VENV)/.test lint types front browser cross postgres ## set up, then everything that CI runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(VENV)/.test ## style and format
@@ -131,7 +131,8 @@ $(VENV)/.docs: $(VENV)/.test
 	$(PIP) --group docs
 	@touch $@
 
-# Without these programs their tests are skipped and say so; where CI is set, browser tests fail (tests/conftest.py).
+# Without these programs their tests are skipped and say so; where CI is set, those of the browser and of PostgreSQL
+# fail (tests/conftest.py, tests/learn/store/conftest.py).
 browser:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do \
 	   command -v $$name >/dev/null && exit 0; done; \
@@ -140,6 +141,12 @@ browser:
 cross:
 	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \
 	 $(call fetch,g++-aarch64-linux-gnu qemu-user,aarch64)
+
+# Debian keeps its server off the PATH.
+postgres:
+	@for name in $$(command -v postgres) /usr/lib/postgresql/*/bin/postgres; do \
+	   test -x $$name && exit 0; done; \
+	 $(call fetch,postgresql,PostgreSQL)
 
 define fetch
 if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 import regard as rg
 from regard.explorer.app import create_app
 from regard.explorer.jobs import Jobs
+from regard.explorer.learning import Learning
 from regard.explorer.limits import Limits
 from regard.explorer.opened import Model, Opened
 from regard.explorer.security import Access
@@ -87,9 +88,17 @@ def access() -> Access:
 
 
 @pytest.fixture
-def app(opened: Opened, jobs: Jobs, access: Access):
+def learning(tmp_path: Path) -> Iterator[Learning]:
+    """A learner who has done nothing, in a database of the test."""
+    learning = Learning(f"sqlite:///{tmp_path / 'learn.db'}")
+    yield learning
+    learning.close()
+
+
+@pytest.fixture
+def app(opened: Opened, jobs: Jobs, access: Access, learning: Learning):
     """The app."""
-    return create_app(opened, jobs, access)
+    return create_app(opened, jobs, access, learner=learning)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from regard.explorer.app import bundle, create_app
 from regard.explorer.jobs import Jobs
+from regard.explorer.learning import Learning
 from regard.explorer.opened import Opened
 from regard.explorer.security import Access
 from regard.explorer.serve import address, bind
@@ -36,13 +37,15 @@ def read(text: str) -> float:
 
 
 @contextmanager
-def served(opened: Opened) -> Iterator[str]:
-    """The address of a server of what is open, with its token."""
+def served(opened: Opened, learning: Learning | None = None) -> Iterator[str]:
+    """The address of a server of what is open, with its token, and of a learner where one is named."""
     if not (bundle() / "index.html").is_file():
         pytest.skip("the front end is not built: make web")
     access, jobs = Access(), Jobs(opened, Worker(["false"]))
     listening = bind(access, 0)
-    server = uvicorn.Server(uvicorn.Config(create_app(opened, jobs, access), log_level="error"))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(opened, jobs, access, learner=learning), log_level="error")
+    )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
@@ -54,10 +57,12 @@ def served(opened: Opened) -> Iterator[str]:
 
 
 @contextmanager
-def explored(opened: Opened, browser_path: str, **options) -> Iterator[Page]:
+def explored(
+    opened: Opened, browser_path: str, learning: Learning | None = None, **options
+) -> Iterator[Page]:
     """A page of the explorer, at its first view; in it nothing may be raised or printed, and nothing refused."""
     heard: list[str] = []
-    with served(opened) as start, sync_playwright() as playwright:
+    with served(opened, learning) as start, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=list(FLAGS))
         page = browser.new_page(**{"viewport": {"width": 1280, "height": 800}} | options)
         page.on("console", lambda message: heard.append(f"console: {message.text}"))

@@ -46,6 +46,7 @@ LIGHT = {"regard", "torch", "numpy"} | sys.stdlib_module_names
 # Are themselves imported late: by the command, and where `rg.models` is asked for.
 IMPORTS_EARLY = {"cli", "models", "explorer"}
 KERNELS = ".engines.triton.kernels"  # written in Triton's language, and imported only where one is launched
+STORE = ".learn.store"  # tables are classes of SQLAlchemy; imported only where progress is asked for
 
 MEDIAN_LINES, MAX_LINES, MAX_ARGUMENTS, MAX_PUBLIC_NAMES = 130, 400, 12, 20
 
@@ -164,7 +165,7 @@ def early_import_faults(package: Path) -> list[str]:
     return [
         f"{name}:{item.line}: imports {item.name} early; use require() inside the function that needs it"
         for name, path in known.items()
-        if room(name) not in IMPORTS_EARLY and KERNELS not in name
+        if room(name) not in IMPORTS_EARLY and KERNELS not in name and STORE not in name
         for item in imports(name, path, known)
         if not item.late and not item.typing and item.name.split(".")[0] not in LIGHT
     ]

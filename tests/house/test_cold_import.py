@@ -10,6 +10,10 @@ def test_import_regard_loads_only_torch_and_numpy():
     assert guards.newly_loaded("regard", after="torch, numpy") == set()
 
 
+def test_exercises_load_no_database():
+    assert {"sqlalchemy", "alembic"}.isdisjoint(guards.newly_loaded("regard.learn", after="torch, numpy"))
+
+
 def test_nothing_heavy_is_imported_early():
     assert guards.early_import_faults(guards.SOURCE) == []
 

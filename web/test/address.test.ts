@@ -33,6 +33,7 @@ const whole: Address = {
   history: "h2",
   step: 6000,
   at: "3.1",
+  exercise: "causal mask",
   play: { kind: "low rank", text: "a & b = c; d~e" },
 };
 

@@ -57,6 +57,14 @@ def explore(
     ] = "",
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
     device: Annotated[str, typer.Option(help="Where models run: cpu, cuda, mps …")] = "cpu",
+    database: Annotated[
+        str,
+        typer.Option(
+            envvar="REGARD_DATABASE",
+            help="The URL of the database of progress, SQLite or PostgreSQL; by default a file of your own.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Open a local web app: every attention head, from the whole map down to single weights."""
     require("fastapi", extra="explore")
@@ -64,6 +72,7 @@ def explore(
     from regard.explorer import serve
     from regard.explorer.app import create_app
     from regard.explorer.jobs import Jobs
+    from regard.explorer.learning import Learning
     from regard.explorer.opened import Opened
     from regard.explorer.security import Access
     from regard.explorer.worker import Worker
@@ -101,7 +110,8 @@ def explore(
             if browser and has_screen():
                 webbrowser.open(address)
 
-        serve.serve(create_app(opened, jobs, access), listening, ready)
+        learner = Learning(database, runs_code=access.local)
+        serve.serve(create_app(opened, jobs, access, learner=learner), listening, ready)
     finally:
         jobs.close()
         listening.close()

@@ -11,18 +11,20 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.cli import interrupts, keys
-from regard.errors import ArgumentError
+from regard.errors import ArgumentError, require
 from regard.learn.checking import check_file, exercise, exercises
-from regard.learn.progress import Progress
 from regard.learn.verdict import MARKS, TITLES
 from regard.learn.workshop import Workshop
 
 if TYPE_CHECKING:
     from regard.learn.exercise import Exercise
+    from regard.learn.store import Learner
     from regard.learn.verdict import Verdict
 
 # Seconds between two looks at the file.
 EVERY = 0.2
+# Characters of a file that are written down.
+MOST_TEXT = 100_000
 STYLES = {"must_mend": "red", "could_be_better": "yellow", "note": "dim", "praise": "green"}
 KEYS = {"n": "next", "h": "hint", "s": "solution", "l": "list", "r": "reset", "q": "quit"}
 
@@ -44,43 +46,54 @@ def learn(
     reset: Annotated[
         bool, typer.Option("--reset", help="Begin the exercise anew; your text stays beside it.")
     ] = False,
+    database: Annotated[
+        str,
+        typer.Option(
+            envvar="REGARD_DATABASE",
+            help="The URL of the database of progress, SQLite or PostgreSQL; by default a file of your own.",
+            show_default=False,
+        ),
+    ] = "",
 ) -> None:
     """Write attention yourself: exercises that are checked when you save, and say what is wrong."""
+    require("sqlalchemy", extra="learn")
+    from regard.learn.store import Store
+
     console = Console(emoji=False, highlight=False)
-    progress = Progress()
+    learner = Store(database).learner()
     workshop = Workshop(folder)
     if listed:
-        console.print(_table(progress, workshop))
+        console.print(_table(learner, workshop))
         return
     if reset and name is None:
         raise ArgumentError("--reset must have the name of an exercise, got none")
-    current = exercise(name) if name is not None else _first_open(progress)
+    current = exercise(name) if name is not None else _first_open(learner)
     if reset:
-        _reset(console, workshop, progress, current)
+        _reset(console, workshop, learner, current)
         return
     path = workshop.open(current)
     if once:
         verdict = check_file(path, current.name)
         show(console, verdict)
+        remember(learner, workshop, current, verdict)
         if not verdict.passed:
             raise typer.Exit(1)
-        progress.add(current.name)
         return
     # From here on the terminal gives keys without a line to end.
     with keys.single() as key:
-        Loop(console, progress, workshop, key).run(current)
+        Loop(console, learner, workshop, key).run(current)
 
 
 class Loop:
     """Checks an exercise whenever its file is saved, and obeys keys.
 
     Args:
-        console: where verdicts go. progress: what is passed. workshop: the files.
+        console: where verdicts go. learner: who has passed what. workshop: the files.
         key: waits for a key, so many seconds at most.
     """
 
-    def __init__(self, console: Console, progress: Progress, workshop: Workshop, key: keys.Key) -> None:
-        self.console, self.progress, self.workshop, self.key = console, progress, workshop, key
+    def __init__(self, console: Console, learner: Learner, workshop: Workshop, key: keys.Key) -> None:
+        self.console, self.learner, self.workshop, self.key = console, learner, workshop, key
         self.hints = 0
 
     def run(self, current: Exercise) -> None:
@@ -107,9 +120,9 @@ class Loop:
                 case "s":
                     self._solution(current)
                 case "l":
-                    self.console.print(_table(self.progress, self.workshop))
+                    self.console.print(_table(self.learner, self.workshop))
                 case "r":
-                    _reset(self.console, self.workshop, self.progress, current)
+                    _reset(self.console, self.workshop, self.learner, current)
                     self.hints = 0
 
     def _greet(self, current: Exercise) -> None:
@@ -122,8 +135,7 @@ class Loop:
         verdict = check_file(self.workshop.open(current), current.name)
         self.console.print()
         show(self.console, verdict)
-        if verdict.passed:
-            self.progress.add(current.name)
+        remember(self.learner, self.workshop, current, verdict)
         # The solution is shown only after passing, and so is the way on.
         shown = {
             letter: word
@@ -135,26 +147,28 @@ class Loop:
 
     def _next(self, current: Exercise) -> Exercise:
         """The exercise to go on with; the current one where it is not passed, or is the last."""
-        if current.name not in self.progress:
+        passed = self.learner.passed()
+        if current.name not in passed:
             self.console.print("This one is not passed yet. Another one: regard learn EXERCISE.")
             return current
         # Those after this one first, then those that were left out.
         every = exercises()
         at = every.index(current)
         for following in (*every[at + 1 :], *every[:at]):
-            if following.name not in self.progress:
+            if following.name not in passed:
                 return following
         self.console.print("All exercises are passed.")
         return current
 
     def _hint(self, current: Exercise) -> None:
         self.hints = min(self.hints + 1, len(current.hints))
+        self.learner.hint(current.name, self.hints)
         self.console.print(
             f"Hint {self.hints} of {len(current.hints)}: {current.hints[self.hints - 1]}", markup=False
         )
 
     def _solution(self, current: Exercise) -> None:
-        if current.name not in self.progress:
+        if current.name not in self.learner.passed():
             self.console.print("The solution is shown once yours passes. h gives a hint.")
             return
         self.console.print(f"\n{current.solved}", markup=False)
@@ -174,22 +188,34 @@ def show(console: Console, verdict: Verdict) -> None:
             console.print(grid)
 
 
-def _first_open(progress: Progress) -> Exercise:
+def remember(learner: Learner, workshop: Workshop, current: Exercise, verdict: Verdict) -> None:
+    """Write down a check of a file: whether it passed, what was checked, and the mistake that is known."""
+    text = workshop.text(current)
+    # A file that was only laid out must not take the place of what was written elsewhere.
+    if text == current.unsolved:
+        return
+    variant = next((message.variant for message in verdict.messages if message.variant), "")
+    learner.checked(current.name, verdict.passed, text=text[:MOST_TEXT], variant=variant)
+
+
+def _first_open(learner: Learner) -> Exercise:
     """The first exercise that is not passed; where all are, the first."""
-    return next((one for one in exercises() if one.name not in progress), exercises()[0])
+    passed = learner.passed()
+    return next((one for one in exercises() if one.name not in passed), exercises()[0])
 
 
-def _reset(console: Console, workshop: Workshop, progress: Progress, current: Exercise) -> None:
+def _reset(console: Console, workshop: Workshop, learner: Learner, current: Exercise) -> None:
     before = workshop.reset(current)
-    progress.remove(current.name)
+    learner.begin_anew(current.name)
     console.print(f"{workshop.path(current)} begins anew; what you wrote is in {before}.", soft_wrap=True)
 
 
-def _table(progress: Progress, workshop: Workshop) -> Table:
+def _table(learner: Learner, workshop: Workshop) -> Table:
     table = Table(box=None, header_style="dim", pad_edge=False)
     for title in ("", "exercise", "lesson", "file"):
         table.add_column(title, no_wrap=True)
+    passed = learner.passed()
     for one in exercises():
-        mark = Text("✓ passed", "green") if one.name in progress else Text("open", "dim")
+        mark = Text("✓ passed", "green") if one.name in passed else Text("open", "dim")
         table.add_row(mark, one.name, str(one.lesson), str(workshop.path(one)))
     return table

@@ -14,6 +14,7 @@ from starlette.staticfiles import StaticFiles
 
 from regard.errors import RegardError
 from regard.explorer.jobs import Jobs
+from regard.explorer.learning import Learning
 from regard.explorer.opened import NotOpenError, Opened
 from regard.explorer.preparing import Preparing
 from regard.explorer.routes import (
@@ -23,6 +24,7 @@ from regard.explorer.routes import (
     flow,
     heads,
     histories,
+    learning,
     playground,
     records,
     runs,
@@ -41,12 +43,13 @@ def bundle() -> Path:
     return Path(str(resources.files("regard.web"))) / "bundle"
 
 
-def create_api(opened: Opened, jobs: Jobs) -> FastAPI:
+def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> FastAPI:
     """The routes and how they tell errors, for whoever carries requests to them; everybody is let in.
 
     Args:
         opened: records and models.
         jobs: runs of the models.
+        learner: whose progress is shown; None: that of this user.
     """
     app = FastAPI(
         title="Regard's explorer",
@@ -59,16 +62,25 @@ def create_api(opened: Opened, jobs: Jobs) -> FastAPI:
         max_body_size=opened.limits.upload,
     )
     app.state.opened, app.state.jobs = opened, jobs
+    app.state.learning = learner or Learning()
     app.state.preparing = Preparing()
     app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
     app.state.slow = Lane(1, opened.limits.waiting)
-    for part in (records, heads, changes, views, files, check, flow, histories, runs, playground):
+    # Of solutions, which run in processes of their own.
+    app.state.checks = Lane(opened.limits.computing, opened.limits.waiting)
+    for part in (records, heads, changes, views, files, check, flow, histories, runs, playground, learning):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)
     return app
 
 
-def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = None) -> FastAPI:
+def create_app(
+    opened: Opened,
+    jobs: Jobs,
+    access: Access,
+    page: Path | None = None,
+    learner: Learning | None = None,
+) -> FastAPI:
     """The app of one server.
 
     Args:
@@ -76,8 +88,10 @@ def create_app(opened: Opened, jobs: Jobs, access: Access, page: Path | None = N
         jobs: runs of the models.
         access: who is let in.
         page: the folder of the built front end; None: the package's own.
+        learner: whose progress is shown; None: that of this user, whose code is run only where the address is this
+            machine's own.
     """
-    app = create_api(opened, jobs)
+    app = create_api(opened, jobs, learner or Learning(runs_code=access.local))
     _serve_page(app, page or bundle())
     # The last one is asked first.
     app.add_middleware(Guard, access=access)

@@ -68,7 +68,7 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
         listening: from `bind`.
         ready: is called once, in a thread of its own: it may open a browser.
     """
-    jobs, preparing = app.state.jobs, app.state.preparing
+    jobs, preparing, learning = app.state.jobs, app.state.preparing, app.state.learning
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -89,4 +89,5 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
     finally:
         listening.close()
         preparing.close()
+        learning.close()
         jobs.close()

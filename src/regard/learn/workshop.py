@@ -58,3 +58,10 @@ class Workshop:
         except FileNotFoundError:
             return None
         return status.st_mtime_ns, status.st_size
+
+    def text(self, exercise: Exercise) -> str:
+        """What is in the file, as text that can be stored anywhere; the unsolved one where there is none."""
+        try:
+            return self.path(exercise).read_text("utf-8", errors="replace").replace("\0", "")
+        except FileNotFoundError:
+            return exercise.unsolved

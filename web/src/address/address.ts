@@ -2,7 +2,7 @@
 import { SCALES, type Scale } from "../color/scale";
 import type { Pool } from "../api/types";
 
-export const PAGES = ["model", "head", "compare", "flow", "images", "history", "changes", "check", "playground"] as const;
+export const PAGES = ["model", "head", "compare", "flow", "images", "history", "changes", "check", "playground", "learn"] as const;
 export type Page = (typeof PAGES)[number];
 
 /** Left, top, right, bottom: keys and queries of the call, as fractions of tokens. */
@@ -72,6 +72,8 @@ export interface Address {
   step: number | null;
   /** The layer and the head that are large there: `layer.head`. */
   at: string;
+  /** The exercise of Learn; "" for the path. */
+  exercise: string;
   /** The playground's own state, as the server takes it. */
   play: Record<string, string>;
 }
@@ -197,6 +199,7 @@ const FIELDS = {
   history: text("history"),
   step: optional("step"),
   at: text("at", "0.0"),
+  exercise: text("exercise"),
 } as const;
 
 type Named = keyof typeof FIELDS;

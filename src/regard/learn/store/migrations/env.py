@@ -1,0 +1,24 @@
+"""Run by alembic: the migrations, in the transaction of whoever asked for them."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from regard.learn.store.tables import METADATA
+
+
+def run() -> None:
+    """Bring the database to the revision that is asked for."""
+    context.configure(
+        connection=context.config.attributes["connection"],
+        target_metadata=METADATA,
+        # SQLite can change tables within a transaction, which alembic does not expect of it.
+        transactional_ddl=True,
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+
+
+# Whoever else imports this asks for no migration: there is a configuration only while alembic runs it.
+if hasattr(context, "config"):
+    run()
