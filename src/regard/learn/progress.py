@@ -1,9 +1,14 @@
-"""Which exercises a learner has passed, in one file of the user's data folder. Knows nothing of exercises."""
+"""Which exercises a learner has passed, and the cards of quizzes, in one file of the user's data folder.
+
+Knows nothing of exercises and questions.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from regard import files
 from regard.errors import ArgumentError, require
@@ -23,10 +28,11 @@ def data_folder() -> Path:
 
 
 class Progress:
-    """The names of the exercises that were passed.
+    """The names of the exercises that were passed, and when questions are to be asked again.
 
     Args:
-        path: of the file; None: `learn.json` in the user's data folder. It is written at the first success.
+        path: of the file; None: `learn.json` in the user's data folder. It is written at the first success or
+            answer.
 
     Raises:
         ArgumentError: there is a file, and it is not what was written there.
@@ -35,9 +41,11 @@ class Progress:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path or data_folder() / NAME
         self._passed: set[str] = set()
+        self._cards: dict[int, dict[str, Any]] = {}
         with contextlib.suppress(FileNotFoundError):
             body = sealing.read(self.path, FORM, ArgumentError)
             self._passed = {str(name) for name in body.get("passed", ())}
+            self._cards = {int(card["card_id"]): card for card in body.get("cards", ())}
 
     def __contains__(self, name: str) -> bool:
         return name in self._passed
@@ -54,6 +62,16 @@ class Progress:
             self._passed.discard(name)
             self._write()
 
+    def cards(self) -> dict[int, dict[str, Any]]:
+        """The cards of the questions that were answered, by `card_id`."""
+        return dict(self._cards)
+
+    def save_card(self, card: Mapping[str, Any]) -> None:
+        """Store a card, in the place of an earlier one with its `card_id`: what JSON can hold."""
+        self._cards[int(card["card_id"])] = dict(card)
+        self._write()
+
     def _write(self) -> None:
-        content = sealing.document(FORM, {"passed": sorted(self._passed)}, indent=1)
+        cards = [self._cards[number] for number in sorted(self._cards)]
+        content = sealing.document(FORM, {"passed": sorted(self._passed), "cards": cards}, indent=1)
         files.write(self.path, content, error=ArgumentError, what="progress")
