@@ -23,6 +23,8 @@ MOST_CELLS = 64
 SIDE = 240
 SHADES = " ·░▒▓█"
 BAR = 24  # characters
+WIDEST = 120  # pixels of a bar
+FEW = 4  # rows that are written out
 DIGITS = 5  # of a number that is sent: fewer would show
 
 
@@ -119,7 +121,7 @@ class Picture:
             widest = max(map(len, names))
             for name, value in zip(names, values[0], strict=True):
                 bar = "█" * round(BAR * value / most)
-                lines.append(f"{name:<{widest}}  {html.number(value):>7} {bar}".rstrip())
+                lines.append(f"{name:<{widest}}  {_written(value):>7} {bar}".rstrip())
             return "\n".join(lines)
         rows, values = self.rows, _pooled(values, -(-max(values.shape) // cells))
         # Pooled rows have no labels of their own.
@@ -138,14 +140,41 @@ class Picture:
     def inner_html(self, side: int = SIDE) -> str:
         """The picture without a card around it; needs no other package."""
         values = np.asarray(self.values)
+        title = html.note(self.title) if self.title else ""
         if self.kind == "bars":
             names = self.columns or tuple(map(str, range(values.shape[1])))
-            head = "".join(f'<th class="n">{html.text(name)}</th>' for name in names)
-            cells = html.cells(values[0], float(values.max()), names, html.number)
-            return html.table([f"<th></th>{head}"], [(self.title, self.title, cells)])
+            return title + _bars_html(names, values[0].tolist())
+        # Few rows have room for their labels, and many would be a table of thousands of cells.
+        if len(self.rows) == len(values) <= FEW and len(self.columns) == values.shape[1]:
+            head = "".join(
+                f'<th class="n" style="padding:0 4px!important">{html.text(name)}</th>'
+                for name in self.columns
+            )
+            lines = [
+                (name, name, html.cells(row, float(values.max()), self.columns, _written))
+                for name, row in zip(self.rows, values, strict=True)
+            ]
+            return title + html.table([f"<th></th>{head}"], lines)
         # Square roots here too, so that all three ways of showing look alike.
         shades = html.levels(np.sqrt(values))
         return html.pictures([(self.title, html.picture(shades, side, self.title or "map of weights"))])
+
+
+def _bars_html(names: Sequence[str], values: Sequence[float]) -> str:
+    """A line for each number: its name, a bar, and the number."""
+    most = max(values) or 1.0
+    lines = "".join(
+        f'<tr><th>{html.text(name)}</th><td style="text-align:right!important">{html.text(_written(value))}</td>'
+        f'<td style="text-align:left!important"><span style="display:inline-block;height:9px;border-radius:2px;'
+        f'background:{html.RAMP[4]};width:{round(WIDEST * value / most)}px"></span></td></tr>'
+        for name, value in zip(names, values, strict=True)
+    )
+    return f'<div class="wide"><table>{lines}</table></div>'
+
+
+def _written(value: float) -> str:
+    # Nobody compares digits of what is hardly there.
+    return "< 0.001" if 0 < value < 0.001 else html.number(value)
 
 
 def _pooled(weights: NDArray[np.float64], cell: int) -> NDArray[np.float64]:

@@ -125,12 +125,13 @@ class Question:
         parts = [html.heading("Question", "", [f"lesson {self.lesson}"]), _paragraph(self.text)]
         if self.picture:
             parts.append(self.picture.inner_html())
-        items = [
-            f"<li>{html.text(choice.text)}{choice.picture.inner_html(CHOICE_SIDE) if choice.picture else ''}</li>"
-            for choice in self.choices
-        ]
+        items = [_item(choice) for choice in self.choices]
         if items:
-            parts.append(f'<ol type="A" style="margin:6px 0 0;padding-left:24px">{"".join(items)}</ol>')
+            row = ""
+            # Maps are compared side by side.
+            if any(choice.picture for choice in self.choices):
+                row = ";display:flex;flex-wrap:wrap;gap:4px 36px"
+            parts.append(f'<ol type="A" style="margin:6px 0 0;padding-left:24px{row}">{"".join(items)}</ol>')
         else:
             parts.append(html.note(f"A number{f' of {self.unit}' if self.unit else ''}."))
         # Opened by whoever wants to know: no script, and nothing to install.
@@ -246,6 +247,14 @@ def _beside(drawings: list[list[str]]) -> list[str]:
 
 def _plain(picture: Picture | None) -> dict[str, Any] | None:
     return picture.to_dict() if picture else None
+
+
+def _item(choice: Choice) -> str:
+    drawing = ""
+    if choice.picture:
+        # The text of the choice is its title.
+        drawing = replace(choice.picture, title="").inner_html(CHOICE_SIDE)
+    return f"<li>{html.text(choice.text)}{drawing}</li>"
 
 
 def _paragraph(words: str) -> str:

@@ -50,9 +50,13 @@ class Removal:
         right, best, second = order[0], numbers[order[0]], numbers[order[1]]
         if best < LEAST or best < TIMES * second:
             return None
-        measured, unit = "length of the change, as a part of the output's length,", "of it"
+        measured, unit, axis = (
+            "length of the change, as a part of the output's length,",
+            "of it",
+            "relative change",
+        )
         if self.predicts:
-            measured, unit = "mean Kullback–Leibler divergence of its predictions", "nats"
+            measured, unit, axis = "mean Kullback–Leibler divergence of its predictions", "nats", "nats"
         return Question(
             card_id("removal", source.identity, sorted((head.call, head.head) for head in chosen)),
             "removal",
@@ -67,7 +71,9 @@ class Removal:
                 for head, value in zip(chosen, numbers, strict=True)
             ),
             right,
-            shown=Picture.of_bars(numbers, [source.name(head) for head in chosen], "without it", unit),
+            shown=Picture.of_bars(
+                numbers, [source.name(head) for head in chosen], "Change of the outputs without a head", axis
+            ),
             subject=source.subject(*chosen),
         )
 

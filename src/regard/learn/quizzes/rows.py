@@ -306,7 +306,7 @@ def _spread(rng: Random, right: float, wrong: list[float], apart: float) -> list
 
 def _two(source: Source, head: Head, query: int, before: Numbers, after: Numbers, name: str) -> Picture:
     # The same keys in both rows, chosen by what was there before.
-    keys = np.sort(np.argsort(-before, kind="stable")[:16])
+    keys = np.sort(np.argsort(-before, kind="stable")[:8])
     labels, token = source.tokens(head, 1), source.tokens(head, 0)[query]
     return Picture.of_weights(
         np.stack([before[keys], after[keys]]),

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOST_KEYS = 1024
 # How far from 1 the weights of a query may add up: a learned sink takes more.
 REST = 1e-3
+SMALLEST = 1e-3  # weight of a key that a picture of one row shows
 LONGEST = 24  # characters of a token
 
 
@@ -164,6 +165,7 @@ class Source:
             return None
         # Largest first to choose them, then in the order in which they are read.
         keys = np.sort(np.argsort(-weights[query], kind="stable")[:most])
+        keys = keys[weights[query, keys] >= SMALLEST]
         labels, name = self.tokens(head, 1), self.tokens(head, 0)[query]
         return Picture.of_bars(
             weights[query, keys].tolist(),
