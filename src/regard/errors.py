@@ -41,6 +41,10 @@ class AlarmWarning(UserWarning):
     """A head of a model that trains breaks a rule of its monitor; `monitor.alarms` has all alarms."""
 
 
+class FewQuestionsWarning(UserWarning):
+    """A record or profile has fewer questions with one clear answer than were asked for."""
+
+
 class RecordError(RegardError, ValueError):
     """A record that is damaged, too new or hostile, or that does not hold what is asked of it."""
 

@@ -1,4 +1,4 @@
-"""`regard learn`: exercises that are checked whenever their file is saved. Knows no exercise."""
+"""`regard learn`: exercises that are checked whenever their file is saved; quizzes are in `quiz`. Knows no exercise."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.cli import interrupts, keys
+from regard.cli import quiz as questions
 from regard.errors import ArgumentError, require
 from regard.learn.checking import check_file, exercise, exercises
 from regard.learn.verdict import MARKS, TITLES
@@ -46,6 +47,17 @@ def learn(
     reset: Annotated[
         bool, typer.Option("--reset", help="Begin the exercise anew; your text stays beside it.")
     ] = False,
+    quiz: Annotated[
+        bool, typer.Option("--quiz", help="Questions instead: those that are due, then new ones.")
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --quiz: a saved record or profile that the questions are about, instead of the embedded model.",
+            show_default=False,
+        ),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="With --quiz: how many questions at most.")] = 10,
     database: Annotated[
         str,
         typer.Option(
@@ -55,12 +67,17 @@ def learn(
         ),
     ] = "",
 ) -> None:
-    """Write attention yourself: exercises that are checked when you save, and say what is wrong."""
+    """Write attention yourself: exercises that are checked when you save, and say what is wrong; and quizzes."""
     require("sqlalchemy", extra="learn")
     from regard.learn.store import Store
 
+    if record is not None and not quiz:
+        raise ArgumentError("--record must go with --quiz, got it alone")
     console = Console(emoji=False, highlight=False)
     learner = Store(database).learner()
+    if quiz:
+        questions.run(console, learner, record, count)
+        return
     workshop = Workshop(folder)
     if listed:
         console.print(_table(learner, workshop))

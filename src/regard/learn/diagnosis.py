@@ -20,6 +20,7 @@ from regard.learn.verdict import Example, Message, Verdict
 TOLERANCE = 1e-5
 # Numbers that an example shows at most; larger arrays are shown by their shape.
 SHOWN = 64
+DIGITS, MORE_DIGITS = 4, 8
 
 
 def diagnose(exercise: Exercise, run: Run) -> Verdict:
@@ -226,7 +227,11 @@ def _error_line(failure: Failure) -> str:
 
 
 def _example(exercise: Exercise, number: int, right: Outcome, got: Outcome) -> Example:
-    return Example(_inputs(exercise, number), _shown(right), _shown(got))
+    shown = _shown(right), _shown(got)
+    # Numbers that were rounded look alike in few digits.
+    if shown[0] == shown[1]:
+        shown = _shown(right, MORE_DIGITS), _shown(got, MORE_DIGITS)
+    return Example(_inputs(exercise, number), *shown)
 
 
 def _inputs(exercise: Exercise, number: int) -> str:
@@ -239,22 +244,22 @@ def _named_value(name: str, value: object) -> str:
     return head + _array(np.asarray(value)).replace("\n", "\n" + " " * len(head))
 
 
-def _shown(outcome: Outcome) -> str:
+def _shown(outcome: Outcome, digits: int = DIGITS) -> str:
     """What came of a call, as text."""
     # What the error says stands in the message.
     if outcome.failure is not None:
         return outcome.failure.kind
     if outcome.value is None:
         return outcome.kind or outcome.type
-    return _array(outcome.value)
+    return _array(outcome.value, digits)
 
 
-def _array(array: np.ndarray) -> str:
+def _array(array: np.ndarray, digits: int = DIGITS) -> str:
     if array.size > SHOWN:
         return f"an array of shape {_axes(array.shape)}"
     if array.dtype.kind == "f":
         # NumPy writes e+04 where numbers differ much; a reader compares digits.
-        formats = {"float_kind": lambda number: f"{number:.4g}"}
+        formats = {"float_kind": lambda number: f"{number:.{digits}g}"}
         return np.array2string(array, separator=", ", max_line_width=90, formatter=formats)  # type: ignore[arg-type]
     return np.array2string(array, separator=", ", max_line_width=90)
 

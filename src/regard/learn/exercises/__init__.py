@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from regard.learn.exercises import attention, building, causal, cheaper, heads, positions, similarity
+from regard.learn.exercises import (
+    attention,
+    building,
+    causal,
+    cheaper,
+    heads,
+    honesty,
+    illness,
+    merging,
+    positions,
+    reshaping,
+    similarity,
+    steps,
+)
 
 EXERCISES = (
     similarity.COSINE,
@@ -11,8 +24,8 @@ EXERCISES = (
     heads.ONE_HEAD,
     causal.CAUSAL,
     cheaper.PADDING,
-    heads.SPLIT,
-    heads.MERGE,
+    reshaping.SPLIT,
+    reshaping.MERGE,
     heads.CROSS,
     building.ADDITIVE,
     positions.ENCODING,
@@ -20,8 +33,14 @@ EXERCISES = (
     positions.BIAS,
     building.NORM,
     building.LOSS,
+    steps.WARM_UP,
+    steps.CLIP,
     cheaper.LINEAR,
     similarity.ENTROPY,
+    honesty.SHARES,
+    honesty.REMOVAL,
+    illness.GRADIENT,
+    illness.FRACTION,
     causal.NEAR,
-    cheaper.MERGING,
+    merging.MERGING,
 )

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from regard.learn.exercise import Exercise, Variant
+from regard.learn.exercises.general import crossed, spoilt
 from regard.learn.exercises.inputs import attended
-from regard.learn.exercises.mistakes import pairs, softmax, softmaxes
+from regard.learn.exercises.mistakes import OTHERS, SOFTMAXES, pairs, softmax, softmaxes
 
 
 def attention(query, key, value):
@@ -73,7 +74,7 @@ SCALES = (
     Variant("no scale", f"The scores are not divided by √d: they {SCALE}.", _by(lambda q, k, v: 1.0)),
     Variant(
         "divided by d",
-        "The scores are divided by d instead of √d, which makes the softmax too flat.",
+        "The scores are divided by d instead of √d, or by √d twice, which makes the softmax too flat.",
         _by(lambda q, k, v: q.shape[-1]),
     ),
     Variant(
@@ -98,8 +99,103 @@ SCALES = (
         _by(lambda q, k, v: np.sqrt(v.shape[-1])),
     ),
 )
+MORE_SCALES = (
+    Variant(
+        "2√d",
+        f"The scores are divided by 2√d, twice too much: they {SCALE}.",
+        _by(lambda q, k, v: 2 * np.sqrt(q.shape[-1])),
+    ),
+    Variant(
+        "√d / 2",
+        f"The scores are divided by half of √d, or doubled: they {SCALE}.",
+        _by(lambda q, k, v: np.sqrt(q.shape[-1]) / 2),
+    ),
+    Variant(
+        "√2d",
+        f"The scores are divided by √(2d): they {SCALE}.",
+        _by(lambda q, k, v: np.sqrt(2 * q.shape[-1])),
+    ),
+    Variant(
+        "d squared",
+        f"The scores are divided by d²: they {SCALE}.",
+        _by(lambda q, k, v: q.shape[-1] ** 2),
+    ),
+    Variant(
+        "d / 2",
+        f"The scores are divided by d / 2, where ** 0.5 may have become * 0.5: they {SCALE}.",
+        _by(lambda q, k, v: q.shape[-1] / 2),
+    ),
+    Variant(
+        "cube root",
+        f"The scores are divided by the cube root of d: they {SCALE}.",
+        _by(lambda q, k, v: q.shape[-1] ** (1 / 3)),
+    ),
+    Variant(
+        "fourth root",
+        "The scores are divided by the fourth root of d: query and key may each be divided by it, but then both of "
+        "them.",
+        _by(lambda q, k, v: q.shape[-1] ** 0.25),
+    ),
+    Variant(
+        "ln d",
+        f"The scores are divided by the logarithm of d: they {SCALE}.",
+        _by(lambda q, k, v: np.log(q.shape[-1])),
+    ),
+    # np.sqrt of the whole size, where .size stands for .shape[-1].
+    Variant(
+        "√size",
+        f"The scores are divided by the square root of all numbers in the query: they {SCALE}.",
+        _by(lambda q, k, v: np.sqrt(q.size)),
+    ),
+    Variant(
+        "number of keys",
+        f"The scores are divided by the number of keys: they {SCALE}.",
+        _by(lambda q, k, v: k.shape[0]),
+    ),
+    Variant(
+        "number of queries",
+        f"The scores are divided by the number of queries: they {SCALE}.",
+        _by(lambda q, k, v: q.shape[0]),
+    ),
+)
+
+
+def _causal(query, key, value):
+    # As many tokens back as forth is what np.tril takes, whatever the shapes.
+    scores = query @ key.T / np.sqrt(query.shape[-1])
+    return softmax(np.where(np.tril(np.ones(scores.shape)) > 0, scores, -np.inf)) @ value
+
+
 VARIANTS = (
     *SCALES,
+    *MORE_SCALES,
+    Variant(
+        "causal",
+        "There is a causal mask, and none was asked for: every query may attend every key.",
+        _causal,
+    ),
+    Variant(
+        "without itself",
+        "Each token leaves itself out: every query may attend every key, those at its own position too.",
+        lambda q, k, v: (
+            softmax(q @ k.T / np.sqrt(q.shape[-1]) + np.where(np.eye(len(q), len(k)) > 0, -np.inf, 0)) @ v
+        ),
+    ),
+    Variant(
+        "distance for dot product",
+        "The scores are distances between queries and keys: the score is their dot product, divided by √d.",
+        lambda q, k, v: softmax(-np.linalg.norm(q[:, None] - k[None], axis=-1) / np.sqrt(q.shape[-1])) @ v,
+    ),
+    Variant(
+        "query added",
+        "The query is added to the output: a residual connection belongs to the layer around, not here.",
+        lambda q, k, v: _weights(q, k, v) @ v + q,
+    ),
+    Variant(
+        "value added",
+        "The values are added to the output: it is weights @ value, and nothing more.",
+        lambda q, k, v: _weights(q, k, v) @ v + v,
+    ),
     # Right up to here; what follows is about the order of the steps.
     Variant(
         "scale after the softmax",
@@ -176,10 +272,13 @@ VARIANTS = (
     ),
     Variant(
         "key not transposed",
-        "The key is not transposed: query @ key fits only where there are as many keys as dimensions; take query @ key.T.",
+        "The key is not transposed: query @ key fits only where there are as many keys as dimensions; take query @ "
+        "key.T.",
         lambda q, k, v: softmax(q @ k / np.sqrt(q.shape[-1])) @ v,
     ),
-    *softmaxes(lambda weigh: partial(_attend, weigh=weigh)),
+    *softmaxes(lambda weigh: partial(_attend, weigh=weigh), (*SOFTMAXES, *OTHERS)),
+    *crossed(attention, ("query and key swapped", "keys for values", "keys for queries", "queries for keys")),
+    *spoilt(attention),
     # The scale is what is forgotten most often, whatever else is wrong.
     *pairs(SCALES[:2], lambda scale, weigh: partial(scale.function, weigh=weigh)),
 )
@@ -188,9 +287,10 @@ EXERCISE = Exercise(
     name="attention",
     lesson=3,
     statement=(
-        "Write scaled dot-product attention: softmax(Q Kᵀ / √d) V. A score is the dot product of a query and a key, divided by "
-        "the square root of their dimension; a softmax over the keys makes weights of each query's scores; the output is "
-        "the mean of the values under these weights. Scores may be very large, so mind what np.exp does then."
+        "Write scaled dot-product attention: softmax(Q Kᵀ / √d) V. A score is the dot product of a query and a key, "
+        "divided by the square root of their dimension; a softmax over the keys makes weights of each query's scores; "
+        "the output is the mean of the values under these weights. Scores may be very large, so mind what np.exp does "
+        "then."
     ),
     solution=attention,
     # Square ones, in which every mistake runs; then others, whose shapes give some away; then large scores.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
+from regard.learn.exercises.general import spoilt
 from regard.learn.exercises.inputs import numbers
 
 
@@ -63,8 +64,9 @@ NORM = Exercise(
     name="layer norm",
     lesson=9,
     statement=(
-        "Write layer norm: each token's numbers get mean 0 and variance 1, are multiplied by gain, and bias is added. The variance "
-        "is the mean of the squared differences, and 1e-5 is added to it before the root, so that nothing is divided by 0."
+        "Write layer norm: each token's numbers get mean 0 and variance 1, are multiplied by gain, and bias is added. "
+        "The variance is the mean of the squared differences, and 1e-5 is added to it before the root, so that "
+        "nothing is divided by 0."
     ),
     solution=layer_norm,
     cases=(
@@ -132,6 +134,7 @@ NORM = Exercise(
             "gain and bias have changed places: gain is multiplied, bias added.",
             lambda x, gain, bias: layer_norm(x, bias, gain),
         ),
+        *spoilt(layer_norm),
     ),
     hints=(
         "x.mean(-1, keepdims=True) and x.var(-1, keepdims=True) have one number for each token.",
@@ -172,8 +175,9 @@ LOSS = Exercise(
     name="next token loss",
     lesson=10,
     statement=(
-        "Write the loss of a GPT: the logits at position p predict the token at p + 1. The loss is the mean of −ln of the chance "
-        "that the softmax of the logits gives to the right token. The last logits predict nothing that is there."
+        "Write the loss of a GPT: the logits at position p predict the token at p + 1. The loss is the mean of −ln of "
+        "the chance that the softmax of the logits gives to the right token. The last logits predict nothing that is "
+        "there."
     ),
     solution=next_token_loss,
     cases=(
@@ -258,6 +262,7 @@ LOSS = Exercise(
             "np.exp overflows on large logits: subtract each row's largest first, and work with ln Σ exp.",
             _unstable,
         ),
+        *spoilt(next_token_loss, axes=0),
     ),
     hints=(
         "logits[:-1] and tokens[1:] belong together.",
@@ -288,8 +293,8 @@ ADDITIVE = Exercise(
     name="additive scores",
     lesson=7,
     statement=(
-        "Write the scores of Bahdanau et al. 2015: v · tanh(W_query q + W_key k), for every query and every key. It was the first "
-        "attention of machine translation; no dot product, and no √d."
+        "Write the scores of Bahdanau et al. 2015: v · tanh(W_query q + W_key k), for every query and every key. It "
+        "was the first attention of machine translation; no dot product, and no √d."
     ),
     solution=additive_scores,
     cases=(
@@ -381,6 +386,7 @@ ADDITIVE = Exercise(
             "It is the dot product of the projections: here they are added, and go through tanh and v.",
             lambda q, k, a, b, v: (q @ a) @ (k @ b).T,
         ),
+        *spoilt(additive_scores, ("result transposed",)),
     ),
     hints=(
         "The sum of every query with every key needs three axes: (queries, 1, hidden) + (1, keys, hidden).",

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
+from regard.learn.exercises.general import crossed, spoilt
 from regard.learn.exercises.inputs import attended
-from regard.learn.exercises.mistakes import COMMON, pairs, softmax, softmaxes
+from regard.learn.exercises.mistakes import COMMON, FINITE, pairs, softmax, softmaxes
 
 
 def causal_attention(query, key, value):
@@ -94,7 +95,8 @@ MASKS = (
     ),
     Variant(
         "mask inverted, −1e9",
-        "The mask is inverted: tokens see only what comes after them, and the last one, with nothing left, sees all alike.",
+        "The mask is inverted: tokens see only what comes after them, and the last one, with nothing left, sees all "
+        "alike.",
         _seeing(lambda d: d < 0, -1e9),
     ),
     Variant(
@@ -109,7 +111,8 @@ MASKS = (
     ),
     Variant(
         "off by one: not itself, −1e9",
-        "Off by one: a token must see itself too, and here the first one, with nothing left, sees all alike. Take k <= q.",
+        "Off by one: a token must see itself too, and here the first one, with nothing left, sees all alike. Take k "
+        "<= q.",
         _seeing(lambda d: d > 0, -1e9),
     ),
     Variant(
@@ -125,8 +128,8 @@ MASKS = (
     # From here on the triangle is right, and what it puts into the scores is not.
     Variant(
         "zero for −inf",
-        "Masked scores are 0, or as good as 0 like −1e-9, instead of −inf: exp(0) is 1, so those keys still get weight. Put "
-        "-np.inf there.",
+        "Masked scores are 0, or as good as 0 like −1e-9, instead of −inf: exp(0) is 1, so those keys still get "
+        "weight. Put -np.inf there.",
         _seeing(lambda d: d >= 0, 0.0),
     ),
     Variant(
@@ -146,8 +149,8 @@ VARIANTS = (
     # From here on the triangle is right, and stands in the wrong step.
     Variant(
         "mask after the softmax",
-        "The mask comes after the softmax: later tokens have already taken their part, and the weights of a row no longer add "
-        "up to 1. Mask the scores.",
+        "The mask comes after the softmax: later tokens have already taken their part, and the weights of a row no "
+        "longer add up to 1. Mask the scores.",
         _after_softmax,
     ),
     Variant(
@@ -182,7 +185,56 @@ VARIANTS = (
         "The query is changed in place, and whoever called still needs it: write query / … instead of query /= ….",
         _in_place,
     ),
-    *softmaxes(lambda weigh: partial(_masked, weigh=weigh), (*COMMON[:3], "no division by the sum")),
+    *softmaxes(lambda weigh: partial(_masked, weigh=weigh), (*COMMON[:3], "no division by the sum", *FINITE)),
+    *crossed(causal_attention),
+    *spoilt(causal_attention),
+    *(
+        Variant(
+            name,
+            f"The scores are divided by {what}: they must be divided by √d, d being the query's columns.",
+            function,
+        )
+        for name, what, function in (
+            (
+                "divided by d",
+                "d instead of √d, or by √d twice",
+                lambda q, k, v: _masked(q, k, v, scale=q.shape[-1]),
+            ),
+            (
+                "√tokens",
+                "the root of the number of tokens",
+                lambda q, k, v: _masked(q, k, v, scale=np.sqrt(len(q))),
+            ),
+            (
+                "√value_dim",
+                "the root of the values' width",
+                lambda q, k, v: _masked(q, k, v, scale=np.sqrt(v.shape[1])),
+            ),
+            (
+                "multiplied by √d",
+                "1 / √d, which multiplies",
+                lambda q, k, v: _masked(q, k, v, scale=q.shape[-1] ** -0.5),
+            ),
+        )
+    ),
+    Variant(
+        "counted from the end",
+        "The mask is mirrored: the last token sees itself alone, and the first one all. Row q of np.tril sees keys up "
+        "to q.",
+        lambda q, k, v: (
+            softmax(
+                np.where(
+                    np.fliplr(np.tril(np.ones((len(q), len(k))))) > 0, q @ k.T / np.sqrt(q.shape[-1]), -np.inf
+                )
+            )
+            @ v
+        ),
+    ),
+    Variant(
+        "returns the weights",
+        "It returns the weights: multiply them with the values, weights @ value.",
+        lambda q, k, v: causal_attention(q, k, np.eye(len(k))),
+    ),
 )
 
 # As many queries as keys: with fewer, where they stand is a convention of its own.
@@ -190,8 +242,8 @@ CAUSAL = Exercise(
     name="causal mask",
     lesson=4,
     statement=(
-        "Write attention with a causal mask: a token sees itself and the tokens before it, and nothing after. It is what lets "
-        "a language model learn from every position of a text at once."
+        "Write attention with a causal mask: a token sees itself and the tokens before it, and nothing after. It is "
+        "what lets a language model learn from every position of a text at once."
     ),
     solution=causal_attention,
     # Large scores come last; before them sizes at which an offset of one shows.
@@ -231,8 +283,8 @@ NEAR = Exercise(
     name="window",
     lesson=16,
     statement=(
-        "Write attention within a window: a token sees itself and at most `before` tokens before it, and nothing after. So "
-        "before=0 leaves each token alone with itself, and with before=2 it sees three tokens."
+        "Write attention within a window: a token sees itself and at most `before` tokens before it, and nothing "
+        "after. So before=0 leaves each token alone with itself, and with before=2 it sees three tokens."
     ),
     solution=near_attention,
     # before=0 and a window wider than the text are where offsets hide.
@@ -240,13 +292,15 @@ NEAR = Exercise(
     variants=(
         Variant(
             "off by one: too narrow",
-            "Off by one: `before` counts the other tokens, so a token sees before + 1 with itself; here it sees one less.",
+            "Off by one: `before` counts the other tokens, so a token sees before + 1 with itself; here it sees one "
+            "less.",
             _window(lambda d, before: (d >= 0) & (d < np.maximum(before, 0))),
         ),
         # Written with max(before, 1), a window of nothing sees itself after all.
         Variant(
             "off by one: too narrow, never empty",
-            "Off by one: `before` counts the other tokens, so a token sees before + 1 with itself; here it sees one less.",
+            "Off by one: `before` counts the other tokens, so a token sees before + 1 with itself; here it sees one "
+            "less.",
             _window(lambda d, before: (d >= 0) & (d < max(before, 1))),
         ),
         Variant(
@@ -289,6 +343,40 @@ NEAR = Exercise(
             "There is no mask at all: every token sees every other.",
             _window(lambda d, before: d == d),
         ),
+        Variant(
+            "no scale",
+            NO_SCALE,
+            lambda q, k, v, before: near_attention(q * np.sqrt(q.shape[-1]), k, v, before),
+        ),
+        Variant(
+            "after the softmax",
+            "The window comes after the softmax: the weights of a row no longer add up to 1. Mask the scores.",
+            lambda q, k, v, before: (
+                softmax(q @ k.T / np.sqrt(q.shape[-1]))
+                * (
+                    (_behind(np.empty((len(q), len(k)))) >= 0)
+                    & (_behind(np.empty((len(q), len(k)))) <= before)
+                )
+                @ v
+            ),
+        ),
+        Variant(
+            "twice as wide",
+            "The window is twice as wide as `before` says.",
+            _window(lambda d, before: (d >= 0) & (d <= 2 * before)),
+        ),
+        Variant(
+            "half as wide",
+            "The window is half as wide as `before` says: all of it lies before the query.",
+            _window(lambda d, before: (d >= 0) & (d <= before // 2)),
+        ),
+        Variant(
+            "centered",
+            "The window is laid around the query, half of it ahead: all of it must lie before the query.",
+            _window(lambda d, before: (d >= before // 2 - before) & (d <= before // 2)),
+        ),
+        *crossed(near_attention, ("values for keys", "key and value swapped")),
+        *spoilt(near_attention),
     ),
     hints=(
         "positions[:, None] - positions[None, :] is how far each key lies behind each query.",

@@ -1,4 +1,4 @@
-"""Padding, linear attention, and what lets attention be computed piece by piece."""
+"""Padding, and attention whose cost grows with the number of tokens."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
-from regard.learn.exercises.inputs import attended, numbers
-from regard.learn.exercises.mistakes import COMMON, softmax, softmaxes
+from regard.learn.exercises.general import crossed, spoilt
+from regard.learn.exercises.inputs import attended
+from regard.learn.exercises.mistakes import COMMON, FINITE, softmax, softmaxes
 
 
 def padded_attention(query, key, value, keep):
@@ -34,20 +35,13 @@ def linear_attention(query, key, value):
     return query @ (key.T @ value) / (query @ key.sum(0))[:, None]
 
 
-def merge(output_a, lse_a, output_b, lse_b):
-    """The output of attention over two sets of keys, from the outputs over each.
-
-    output_a, output_b (queries, value_dim), lse_a, lse_b (queries,): ln of the sum of exp(score) over the keys of each set.
-    Returns the output over both (queries, value_dim).
-    """
-    high = np.maximum(lse_a, lse_b)
-    part_a, part_b = np.exp(lse_a - high)[:, None], np.exp(lse_b - high)[:, None]
-    return (part_a * output_a + part_b * output_b) / (part_a + part_b)
-
-
 def _padded(query, key, value, keep, *, low=-np.inf, weigh=softmax, scale=None, invert=False):
     scores = query @ key.T / (scale or np.sqrt(query.shape[-1]))
     return weigh(np.where(keep[None, :] != invert, scores, low)) @ value
+
+
+def _scaled(query, key, value, keep, *, scale):
+    return _padded(query, key, value, keep, scale=scale(query, key, value))
 
 
 def _after(query, key, value, keep):
@@ -72,8 +66,9 @@ PADDING = Exercise(
     name="padding mask",
     lesson=4,
     statement=(
-        "Write attention with a padding mask: texts of a batch are filled up to one length, and what was filled in must get no "
-        "weight. keep is True for real tokens. Here True means may attend, as in torch's scaled_dot_product_attention."
+        "Write attention with a padding mask: texts of a batch are filled up to one length, and what was filled in "
+        "must get no weight. keep is True for real tokens. Here True means may attend, as in torch's "
+        "scaled_dot_product_attention."
     ),
     solution=padded_attention,
     cases=(
@@ -93,19 +88,21 @@ PADDING = Exercise(
         ),
         Variant(
             "inverted",
-            "The mask is inverted: True means may attend here, and only padding gets weight. torch's key_padding_mask means the "
-            "opposite.",
+            "The mask is inverted: True means may attend here, and only padding gets weight. torch's key_padding_mask "
+            "means the opposite.",
             partial(_padded, invert=True),
         ),
         Variant(
             "inverted, −1e9",
-            "The mask is inverted: True means may attend here, and only padding gets weight, or all alike where there is none.",
+            "The mask is inverted: True means may attend here, and only padding gets weight, or all alike where there "
+            "is none.",
             partial(_padded, invert=True, low=-1e9),
         ),
         # From here on the right keys are meant, and some weight leaks all the same.
         Variant(
             "zero for −inf",
-            "Scores of padding are 0, or as good as 0, instead of −inf: exp(0) is 1, so it still gets weight. Put -np.inf there.",
+            "Scores of padding are 0, or as good as 0, instead of −inf: exp(0) is 1, so it still gets weight. Put "
+            "-np.inf there.",
             partial(_padded, low=0.0),
         ),
         Variant(
@@ -115,7 +112,8 @@ PADDING = Exercise(
         ),
         Variant(
             "after the softmax",
-            "The mask comes after the softmax: padding has already taken its part, and the weights no longer add up to 1.",
+            "The mask comes after the softmax: padding has already taken its part, and the weights no longer add up "
+            "to 1.",
             _after,
         ),
         Variant(
@@ -140,6 +138,33 @@ PADDING = Exercise(
         ),
         *softmaxes(lambda weigh: partial(_padded, weigh=weigh), COMMON[:1]),
         *softmaxes(lambda weigh: partial(_padded, weigh=weigh, low=-1e9), COMMON[1:3]),
+        *softmaxes(lambda weigh: partial(_padded, weigh=weigh), FINITE),
+        *crossed(padded_attention),
+        *spoilt(padded_attention),
+        *(
+            Variant(
+                name,
+                f"The scores are divided by {what}: they must be divided by √d.",
+                partial(_scaled, scale=scale),
+            )
+            for name, what, scale in (
+                ("divided by d", "d instead of √d, or by √d twice", lambda q, k, v: q.shape[-1]),
+                ("√keys", "the root of the number of keys", lambda q, k, v: np.sqrt(len(k))),
+                ("√value_dim", "the root of the values' width", lambda q, k, v: np.sqrt(v.shape[-1])),
+                ("multiplied by √d", "1 / √d, which multiplies", lambda q, k, v: q.shape[-1] ** -0.5),
+            )
+        ),
+        Variant(
+            "mean over all keys",
+            "Padding counts in the mean: the scores are right, and the weights of a row must add up to 1 over real "
+            "tokens.",
+            lambda q, k, v, keep: padded_attention(q, k, v, keep) * keep.mean(),
+        ),
+        Variant(
+            "padding as 0",
+            "Keys and values of padding are set to 0: their score is then 0, and exp(0) is 1. Mask the scores.",
+            lambda q, k, v, keep: _padded(q, k * keep[:, None], v * keep[:, None], keep | True),
+        ),
     ),
     hints=(
         "Only the scores change, before the softmax, and the same keys are blocked for every query.",
@@ -167,9 +192,9 @@ LINEAR = Exercise(
     name="linear attention",
     lesson=12,
     statement=(
-        "Write the attention of Katharopoulos et al. 2020: in place of exp(q · k), a weight is φ(q) · φ(k) with φ(x) = elu(x) + 1, "
-        "which is x + 1 above 0 and exp(x) below; weights of a row are divided by their sum. There is no √d. Multiply keys with "
-        "values first: then no matrix (queries, keys) is needed."
+        "Write the attention of Katharopoulos et al. 2020: in place of exp(q · k), a weight is φ(q) · φ(k) with φ(x) "
+        "= elu(x) + 1, which is x + 1 above 0 and exp(x) below; weights of a row are divided by their sum. There is "
+        "no √d. Multiply keys with values first: then no matrix (queries, keys) is needed."
     ),
     solution=linear_attention,
     cases=tuple(
@@ -257,6 +282,8 @@ LINEAR = Exercise(
             "There is one sum for all queries: each has its own.",
             lambda q, k, v: _linear(q, k, v, normalize=False) / (_elu(q) @ _elu(k).T).sum(),
         ),
+        *crossed(linear_attention),
+        *spoilt(linear_attention),
     ),
     hints=(
         "φ of the whole array: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))).",
@@ -264,100 +291,4 @@ LINEAR = Exercise(
         "The sum of a query's weights is query @ key.sum(0), one number for each query.",
     ),
     praise="Every row of weights adds up to 1, and no matrix of queries by keys is needed.",
-)
-
-
-def _sets(seed, queries, value_dim, size=1.0):
-    arrays = {
-        "output_a": numbers(seed, queries, value_dim),
-        "lse_a": size * numbers(seed + 1, queries),
-        "output_b": numbers(seed + 2, queries, value_dim),
-        "lse_b": size * numbers(seed + 3, queries),
-    }
-    return Case(arrays, large=size > 10)
-
-
-def _joined(a, x, b, y, weigh_a, weigh_b):
-    with np.errstate(all="ignore"):
-        first, second = weigh_a(x, y)[:, None], weigh_b(x, y)[:, None]
-        return (first * a + second * b) / (first + second)
-
-
-def _weighted(weigh):
-    return lambda a, x, b, y: _joined(a, x, b, y, lambda x, y: weigh(x), lambda x, y: weigh(y))
-
-
-# The last case has an lse of ±1000, as scores of long texts may have.
-MERGING = Exercise(
-    name="merge",
-    lesson=17,
-    statement=(
-        "Attention over many keys can be computed piece by piece, if each piece leaves its output and its lse, ln Σ exp(score). "
-        "Write the merge of two pieces: their outputs are averaged, with parts in proportion to exp(lse). An lse may be ±1000."
-    ),
-    solution=merge,
-    cases=(
-        _sets(551, 2, 2),
-        _sets(555, 3, 3),
-        _sets(559, 5, 2),
-        _sets(563, 3, 7),
-        _sets(567, 5, 3, size=600.0),
-    ),
-    variants=(
-        Variant(
-            "plain mean",
-            "It is the plain mean: parts are in proportion to exp(lse).",
-            lambda a, x, b, y: (a + b) / 2,
-        ),
-        Variant(
-            "sum",
-            "The outputs are added up: they must be averaged, with parts that add up to 1.",
-            lambda a, x, b, y: a + b,
-        ),
-        Variant(
-            "lse without exp",
-            "The parts are in proportion to the lse: take exp(lse).",
-            _weighted(lambda x: x),
-        ),
-        Variant(
-            "parts swapped",
-            "The parts have changed places, or the sign of the lse is wrong: the larger lse has the larger part.",
-            lambda a, x, b, y: merge(a, y, b, x),
-        ),
-        Variant(
-            "unstable",
-            "np.exp overflows or vanishes for a large lse: subtract the larger of both first.",
-            _weighted(np.exp),
-        ),
-        Variant(
-            "not divided",
-            "It is not divided by the sum of both parts.",
-            lambda a, x, b, y: np.exp(x)[:, None] * a + np.exp(y)[:, None] * b,
-        ),
-        Variant(
-            "the larger one",
-            "Only the output with the larger lse is taken: both have a part.",
-            lambda a, x, b, y: np.where((x > y)[:, None], a, b),
-        ),
-        Variant(
-            "one part for all rows",
-            "There is one part for all queries: each has its own.",
-            lambda a, x, b, y: (
-                (np.exp(x).sum() * a + np.exp(y).sum() * b) / (np.exp(x).sum() + np.exp(y).sum())
-            ),
-        ),
-        Variant(
-            "shifted, not divided",
-            "The larger lse is subtracted, but it is not divided by the sum of both parts.",
-            lambda a, x, b, y: (
-                np.exp(x - np.maximum(x, y))[:, None] * a + np.exp(y - np.maximum(x, y))[:, None] * b
-            ),
-        ),
-        Variant("powers of 2", "The parts are powers of 2: take np.exp.", _weighted(np.exp2)),
-    ),
-    hints=(
-        "The sum of all exp(score) is exp(lse_a) + exp(lse_b); each output has its part in it.",
-        "np.exp(1000) is inf: subtract np.maximum(lse_a, lse_b) from both first, which changes no proportion.",
-    ),
-    praise="The parts are in proportion to exp(lse), query by query, and no lse is too large.",
 )

@@ -1,4 +1,4 @@
-"""One head with its projections, many heads, cross-attention."""
+"""One head with its projections, and cross-attention."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
+from regard.learn.exercises.general import spoilt
 from regard.learn.exercises.inputs import numbers
-from regard.learn.exercises.mistakes import COMMON, PAIRED, pairs, softmax, softmaxes
+from regard.learn.exercises.mistakes import COMMON, OTHERS, PAIRED, pairs, softmax, softmaxes
 
 
 def one_head(x, w_query, w_key, w_value):
@@ -36,24 +37,6 @@ def cross_attention(x, memory, w_query, w_key, w_value):
     return weights @ value
 
 
-def split_heads(x, heads):
-    """Columns dealt out to heads: head 0 has the first columns, in their order, and the last head the last.
-
-    x (tokens, heads · head_dim); returns (heads, tokens, head_dim).
-    """
-    tokens, dim = x.shape
-    return x.reshape(tokens, heads, dim // heads).transpose(1, 0, 2)
-
-
-def merge_heads(x):
-    """The heads' outputs side by side: head 0 gives the first columns.
-
-    x (heads, tokens, head_dim); returns (tokens, heads · head_dim).
-    """
-    heads, tokens, head_dim = x.shape
-    return x.transpose(1, 0, 2).reshape(tokens, heads * head_dim)
-
-
 def _projected(seed, tokens, dim, head_dim, value_dim, memory=0, size=1.0):
     arrays = {"x": size * numbers(seed, tokens, dim)}
     if memory:
@@ -79,7 +62,8 @@ def _head(x, q, k, v, *, weigh=softmax, divisor=lambda dim, head_dim, tokens: np
 SCALES = (
     Variant(
         "√ of the model's width",
-        "The scores are divided by the square root of the model's width: it must be that of the head, the columns of query.",
+        "The scores are divided by the square root of the model's width: it must be that of the head, the columns of "
+        "query.",
         partial(_head, divisor=lambda dim, head_dim, tokens: np.sqrt(dim)),
     ),
     Variant(
@@ -92,8 +76,8 @@ ONE_HEAD = Exercise(
     name="one head",
     lesson=5,
     statement=(
-        "Write self-attention of one head. Three matrices make query, key and value of the same tokens x; the rest is scaled "
-        "dot-product attention. The width of a head is not that of the model."
+        "Write self-attention of one head. Three matrices make query, key and value of the same tokens x; the rest is "
+        "scaled dot-product attention. The width of a head is not that of the model."
     ),
     solution=one_head,
     cases=(
@@ -168,7 +152,36 @@ ONE_HEAD = Exercise(
             "It returns the weights: multiply them with the values, weights @ value.",
             lambda x, q, k, v: softmax((x @ q) @ (x @ k).T / np.sqrt(q.shape[1])),
         ),
-        *softmaxes(lambda weigh: partial(_head, weigh=weigh), COMMON),
+        *softmaxes(lambda weigh: partial(_head, weigh=weigh), (*COMMON, *OTHERS)),
+        *spoilt(one_head),
+        Variant(
+            "w_query for the value",
+            "The value is made with w_query: it must be x @ w_value.",
+            lambda x, q, k, v: _head(x, q, k, q),
+        ),
+        Variant(
+            "w_value for the key",
+            "The key is made with w_value: it must be x @ w_key.",
+            lambda x, q, k, v: _head(x, q, v, v),
+        ),
+        Variant(
+            "key and value matrices swapped",
+            "w_key and w_value have changed places: the key is x @ w_key, the value x @ w_value.",
+            lambda x, q, k, v: _head(x, q, v, k),
+        ),
+        Variant(
+            "x added",
+            "x is added to the output: a residual connection belongs to the layer around, not here.",
+            lambda x, q, k, v: x + _head(x, q, k, v),
+        ),
+        Variant(
+            "causal",
+            "There is a causal mask, and none was asked for: every token sees every token.",
+            partial(
+                _head,
+                weigh=lambda scores: softmax(np.where(np.tril(np.ones(scores.shape)) > 0, scores, -np.inf)),
+            ),
+        ),
         *pairs(SCALES, lambda scale, weigh: partial(scale.function, weigh=weigh), PAIRED[:5]),
     ),
     hints=(
@@ -183,8 +196,8 @@ CROSS = Exercise(
     name="cross attention",
     lesson=6,
     statement=(
-        "Write cross-attention: the queries come from x, what a decoder has written so far, and keys and values from memory, "
-        "what an encoder has read. It is how a translator looks at the sentence that it translates."
+        "Write cross-attention: the queries come from x, what a decoder has written so far, and keys and values from "
+        "memory, what an encoder has read. It is how a translator looks at the sentence that it translates."
     ),
     solution=cross_attention,
     cases=(
@@ -232,129 +245,47 @@ CROSS = Exercise(
             lambda x, m, q, k, v: _attend(x @ q, m @ k, m @ v, 1.0),
         ),
         *softmaxes(lambda weigh: lambda x, m, q, k, v: _attend(x @ q, m @ k, m @ v, weigh=weigh), COMMON),
+        *softmaxes(
+            lambda weigh: lambda x, m, q, k, v: _attend(x @ q, m @ k, m @ v, weigh=weigh),
+            ("no division by the sum", "sum without keepdims", "largest without keepdims", *OTHERS),
+        ),
+        *spoilt(cross_attention),
+        *(
+            Variant(name, text, function)
+            for name, text, function in (
+                (
+                    "w_query for both",
+                    "The key is made with w_query too: it must be memory @ w_key.",
+                    lambda x, m, q, k, v: cross_attention(x, m, q, q, v),
+                ),
+                (
+                    "w_key for both",
+                    "The query is made with w_key too: it must be x @ w_query.",
+                    lambda x, m, q, k, v: cross_attention(x, m, k, k, v),
+                ),
+                (
+                    "w_key for the value",
+                    "The value is made with w_key: it must be memory @ w_value.",
+                    lambda x, m, q, k, v: cross_attention(x, m, q, k, k),
+                ),
+                (
+                    "w_query and w_key swapped",
+                    "w_query and w_key have changed places: the query is x @ w_query.",
+                    lambda x, m, q, k, v: cross_attention(x, m, k, q, v),
+                ),
+                (
+                    "divided by d",
+                    "The scores are divided by d instead of √d, or by √d twice.",
+                    lambda x, m, q, k, v: _attend(x @ q, m @ k, m @ v, q.shape[1]),
+                ),
+                (
+                    "√ of the model's width",
+                    "The scores are divided by the root of the model's width: it must be that of the head.",
+                    lambda x, m, q, k, v: _attend(x @ q, m @ k, m @ v, np.sqrt(x.shape[1])),
+                ),
+            )
+        ),
     ),
     hints=("The query is x @ w_query.", "Key and value are both made of memory."),
     praise="Queries come from one text, keys and values from the other, whichever of them is longer.",
-)
-
-
-def _dealt(tokens, heads, head_dim, seed):
-    return Case({"x": numbers(seed, tokens, heads * head_dim), "heads": heads})
-
-
-# The mistake of this exercise runs without an error, and trains, badly.
-SPLIT = Exercise(
-    name="split heads",
-    lesson=5,
-    statement=(
-        "Deal the columns of x out to the heads: of (tokens, heads · head_dim) make (heads, tokens, head_dim). Each head has "
-        "neighboring columns, and all tokens."
-    ),
-    solution=split_heads,
-    cases=(
-        _dealt(2, 2, 2, 161),
-        _dealt(3, 2, 3, 162),
-        _dealt(3, 3, 3, 163),
-        _dealt(5, 3, 2, 164),
-        _dealt(7, 5, 1, 165),
-    ),
-    variants=(
-        Variant(
-            "reshape without transposing",
-            "A plain reshape to (heads, tokens, head_dim) deals out tokens, not columns: reshape to (tokens, heads, head_dim), "
-            "then transpose.",
-            lambda x, heads: x.reshape(heads, len(x), -1),
-        ),
-        Variant(
-            "not transposed",
-            "The heads stand in the middle: after the reshape to (tokens, heads, head_dim), bring them to the front with "
-            "transpose(1, 0, 2).",
-            lambda x, heads: x.reshape(len(x), heads, -1),
-        ),
-        # The right reshape with its last two axes exchanged.
-        Variant(
-            "every so many columns",
-            "A head gets every so many columns instead of neighboring ones: reshape to (tokens, heads, head_dim), in this order.",
-            lambda x, heads: x.reshape(len(x), -1, heads).transpose(2, 0, 1),
-        ),
-        Variant(
-            "tokens last",
-            "Tokens and columns of a head have changed places: it must be (heads, tokens, head_dim).",
-            lambda x, heads: x.reshape(len(x), heads, -1).transpose(1, 2, 0),
-        ),
-        Variant(
-            "all reversed",
-            "The transpose reverses all axes: with .T the shape becomes (head_dim, heads, tokens); take transpose(1, 0, 2).",
-            lambda x, heads: x.reshape(len(x), heads, -1).T,
-        ),
-        Variant(
-            "heads reversed",
-            "The heads come in the wrong order: head 0 has the first columns.",
-            lambda x, heads: split_heads(x, heads)[::-1],
-        ),
-        Variant(
-            "every head has all columns",
-            "Each head has all columns: it must have only its part of them, dim // heads.",
-            lambda x, heads: np.stack([x] * heads),
-        ),
-    ),
-    hints=(
-        "Each row must be cut into `heads` pieces of dim // heads columns: a reshape can do that.",
-        "x.reshape(tokens, heads, head_dim) keeps every row together; then heads and tokens change places.",
-    ),
-    praise="Each head has its own columns of every token, in their order.",
-)
-
-# The way back has the same trap.
-MERGE = Exercise(
-    name="merge heads",
-    lesson=5,
-    statement=(
-        "Put the outputs of the heads side by side again: of (heads, tokens, head_dim) make (tokens, heads · head_dim), head 0 "
-        'first. It undoes the exercise "split heads".'
-    ),
-    solution=merge_heads,
-    cases=tuple(
-        Case({"x": numbers(170 + number, *shape)})
-        for number, shape in enumerate(((2, 2, 2), (2, 3, 2), (3, 3, 3), (3, 5, 2), (5, 2, 3)))
-    ),
-    variants=(
-        Variant(
-            "reshape without transposing",
-            "A plain reshape mixes tokens of one head: bring the tokens to the front first, with transpose(1, 0, 2).",
-            lambda x: x.reshape(x.shape[1], -1),
-        ),
-        # From here on the shape gives the mistake away.
-        Variant(
-            "sum of the heads", "The heads are added up: they must stand side by side.", lambda x: x.sum(0)
-        ),
-        Variant(
-            "mean of the heads", "The heads are averaged: they must stand side by side.", lambda x: x.mean(0)
-        ),
-        Variant(
-            "one below the other",
-            "The heads stand one below the other, as more tokens: they must stand side by side, as more columns.",
-            lambda x: x.reshape(-1, x.shape[2]),
-        ),
-        Variant(
-            "columns shuffled",
-            "The columns of the heads are shuffled together: first all of head 0, then all of head 1.",
-            lambda x: x.transpose(1, 2, 0).reshape(x.shape[1], -1),
-        ),
-        Variant(
-            "heads reversed",
-            "The heads come in the wrong order: head 0 gives the first columns.",
-            lambda x: merge_heads(x[::-1]),
-        ),
-        Variant(
-            "not merged",
-            "The heads are still on an axis of their own: a reshape must follow.",
-            lambda x: x.transpose(1, 0, 2),
-        ),
-    ),
-    hints=(
-        "A reshape never moves a number past another: what is to stand side by side must be neighbors first.",
-        "It is the way back: first transpose(1, 0, 2), then reshape.",
-    ),
-    praise="Each token has the outputs of all heads side by side, head 0 first.",
 )

@@ -93,7 +93,8 @@ SOFTMAXES = {
     ),
     "no exponential": (
         ratio,
-        "The scores are divided by their sum without np.exp: that is no softmax, and negative scores give negative weights.",
+        "The scores are divided by their sum without np.exp: that is no softmax, and negative scores give negative "
+        "weights.",
     ),
     "no division by the sum": (
         terms_alone,
@@ -113,13 +114,128 @@ SOFTMAXES = {
     ),
     "overall largest": (
         overall_largest,
-        "The largest score of the whole matrix is subtracted, so a row far below it becomes 0 / 0: subtract each row's own.",
+        "The largest score of the whole matrix is subtracted, so a row far below it becomes 0 / 0: subtract each "
+        "row's own.",
     ),
     "no softmax": (
         lambda scores: scores,
         "The scores are used as weights without a softmax.",
     ),
 }
+# What stands in the place of a softmax, or is done to its weights; the exercise "softmax" has some as its own.
+OTHERS = {
+    "relu for exp": (
+        lambda scores: _shares(np.maximum(scores, 0)),
+        "relu stands in the place of exp: negative scores get no weight at all, and a row without a positive one is 0 "
+        "/ 0.",
+    ),
+    "relu for the softmax": (
+        lambda scores: np.maximum(scores, 0),
+        f"relu stands in the place of the softmax. {ROWS}.",
+    ),
+    "sigmoid for the softmax": (
+        lambda scores: sigmoid(scores),
+        f"A sigmoid of each score stands in the place of the softmax: keys do not compete. {ROWS}.",
+    ),
+    "sigmoid for exp": (
+        lambda scores: _shares(sigmoid(scores)),
+        "A sigmoid stands in the place of exp: large scores then all count alike.",
+    ),
+    "tanh for the softmax": (
+        np.tanh,
+        f"tanh stands in the place of the softmax: weights may be negative. {ROWS}.",
+    ),
+    "absolute value for exp": (
+        lambda scores: _shares(np.abs(scores)),
+        "The absolute value stands in the place of exp: a score far below 0 then counts as much as one far above.",
+    ),
+    "square for exp": (
+        lambda scores: _shares(scores**2),
+        "The square stands in the place of exp: a score far below 0 then counts as much as one far above.",
+    ),
+    "weights base 2": (
+        lambda scores: softmax(scores * np.log(2)),
+        "Powers of 2 stand in the place of exp, which makes the softmax too flat: take np.exp.",
+    ),
+    "weights base 10": (
+        lambda scores: softmax(scores * np.log(10)),
+        "Powers of 10 stand in the place of exp, which makes the softmax too sharp: take np.exp.",
+    ),
+    "scores negated": (
+        lambda scores: softmax(-scores),
+        "The scores have the wrong sign: the keys that are least like the query get the most weight.",
+    ),
+    "log-softmax": (
+        lambda scores: np.log(np.maximum(softmax(scores), 1e-300)),
+        "The logarithms of the weights are used: take np.exp of them.",
+    ),
+    "softmax twice": (
+        lambda scores: softmax(softmax(scores)),
+        "The softmax is taken twice, which makes the weights nearly equal.",
+    ),
+    "largest of the columns": (
+        lambda scores: _shares(np.exp(scores - scores.max(0))),
+        "The largest score of each column is subtracted, which changes the weights: subtract each row's own, with "
+        "axis=-1.",
+    ),
+    "divided by the norm": (
+        lambda scores: _lengths(np.exp(scores - scores.max(-1, keepdims=True))),
+        f"The exponentials are divided by the length of the row, √Σ x², instead of its sum. {ROWS}.",
+    ),
+    "divided by the largest": (
+        lambda scores: np.exp(scores) / np.exp(scores).max(-1, keepdims=True),
+        f"The exponentials are divided by the largest of the row instead of their sum. {ROWS}.",
+    ),
+    "mean for the sum": (
+        lambda scores: softmax(scores) * scores.shape[-1],
+        f"The exponentials are divided by their mean instead of their sum. {ROWS}.",
+    ),
+    "divided by the keys": (
+        lambda scores: softmax(scores) / scores.shape[-1],
+        "The weights are divided by the number of keys once more: the softmax makes a mean already.",
+    ),
+    **{
+        f"weights rounded at {digits}": (
+            lambda scores, digits=digits: np.round(softmax(scores), digits),
+            f"The weights are rounded to {digits} decimal{'s' * (digits > 1)}, and the result with them: leave them "
+            f"as they are.",
+        )
+        for digits in (1, 2, 3, 4)
+    },
+}
+
+
+# Those that stay numbers where masked scores are −inf.
+FINITE = (
+    "relu for the softmax",
+    "sigmoid for the softmax",
+    "sigmoid for exp",
+    "weights base 2",
+    "softmax twice",
+    "divided by the norm",
+    "mean for the sum",
+    "divided by the keys",
+    "weights rounded at 1",
+    "weights rounded at 2",
+    "weights rounded at 3",
+    "weights rounded at 4",
+)
+
+
+def sigmoid(scores):
+    """1 / (1 + e^−s), without an overflow."""
+    return np.exp(-np.logaddexp(0, -scores))
+
+
+def _shares(terms):
+    with np.errstate(all="ignore"):
+        return terms / terms.sum(-1, keepdims=True)
+
+
+def _lengths(terms):
+    return terms / np.sqrt((terms**2).sum(-1, keepdims=True))
+
+
 # Those that are often made together with another mistake.
 PAIRED = (
     "softmax over the queries",
@@ -141,7 +257,8 @@ def softmaxes(with_softmax, names=tuple(SOFTMAXES)):
         with_softmax: gives, for a softmax, the function that has it.
         names: which of `SOFTMAXES`.
     """
-    return tuple(Variant(name, SOFTMAXES[name][1], with_softmax(SOFTMAXES[name][0])) for name in names)
+    every = SOFTMAXES | OTHERS
+    return tuple(Variant(name, every[name][1], with_softmax(every[name][0])) for name in names)
 
 
 def pairs(first, with_softmax, names=PAIRED):

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
+from regard.learn.exercises.general import spoilt
 from regard.learn.exercises.inputs import numbers
 
 
@@ -94,8 +95,8 @@ ENCODING = Exercise(
     name="positional encoding",
     lesson=8,
     statement=(
-        "Write the sinusoidal encoding of Vaswani et al. 2017: column 2i of position p is sin(p / 10000^(2i/dim)), and column "
-        "2i + 1 the cosine of the same angle. Positions begin at 0."
+        "Write the sinusoidal encoding of Vaswani et al. 2017: column 2i of position p is sin(p / 10000^(2i/dim)), "
+        "and column 2i + 1 the cosine of the same angle. Positions begin at 0."
     ),
     solution=positional_encoding,
     cases=tuple(
@@ -106,7 +107,8 @@ ENCODING = Exercise(
         # Another convention, that of tensor2tensor: the same numbers, in another order.
         Variant(
             "halves",
-            "All sines come first and then all cosines: they must be interleaved, sine and cosine of one frequency side by side.",
+            "All sines come first and then all cosines: they must be interleaved, sine and cosine of one frequency "
+            "side by side.",
             _halves,
         ),
         Variant("swapped", "Sine and cosine have changed places: even columns have the sine.", _swapped),
@@ -145,7 +147,8 @@ ENCODING = Exercise(
         ),
         Variant(
             "multiplied by the power",
-            "The position is multiplied by 10000^(2i/dim) instead of divided by it: frequencies must fall with the column.",
+            "The position is multiplied by 10000^(2i/dim) instead of divided by it: frequencies must fall with the "
+            "column.",
             partial(_encoded, step=-2.0),
         ),
         Variant(
@@ -161,6 +164,7 @@ ENCODING = Exercise(
             ),
         ),
         Variant("added", "The frequency is added to the position: the angle is their product.", _added),
+        *spoilt(positional_encoding, ("result transposed",)),
     ),
     hints=(
         "There are dim / 2 frequencies, one for each pair of columns: 10000 ** (-np.arange(0, dim, 2) / dim).",
@@ -212,8 +216,9 @@ ROTARY = Exercise(
     name="rotary",
     lesson=8,
     statement=(
-        "Write the rotation of Su et al. 2021 (RoPE): columns 2i and 2i + 1 of position p are a point in a plane, which is "
-        "rotated by the angle p · 10000^(−2i/dim), counterclockwise: (a, b) becomes (a cos − b sin, a sin + b cos)."
+        "Write the rotation of Su et al. 2021 (RoPE): columns 2i and 2i + 1 of position p are a point in a plane, "
+        "which is rotated by the angle p · 10000^(−2i/dim), counterclockwise: (a, b) becomes (a cos − b sin, a sin + "
+        "b cos)."
     ),
     solution=rotate,
     cases=tuple(
@@ -223,8 +228,8 @@ ROTARY = Exercise(
     variants=(
         Variant(
             "halves",
-            "The pairs are made of the first and the second half of the columns, which is another convention: here they are "
-            "neighbors, 2i and 2i + 1.",
+            "The pairs are made of the first and the second half of the columns, which is another convention: here "
+            "they are neighbors, 2i and 2i + 1.",
             _rotated_halves,
         ),
         Variant(
@@ -256,7 +261,8 @@ ROTARY = Exercise(
         # From here on the formula is right, and the code is not.
         Variant(
             "overwritten",
-            "The second of the pair is computed from the first after that was changed: keep the old columns in variables.",
+            "The second of the pair is computed from the first after that was changed: keep the old columns in "
+            "variables.",
             _overwritten,
         ),
         Variant(
@@ -269,10 +275,12 @@ ROTARY = Exercise(
             "A sinusoidal encoding is added: here each pair is rotated instead.",
             lambda x: x + _encoded(*x.shape),
         ),
+        *spoilt(rotate),
     ),
     hints=(
         'The angles are those of the exercise "positional encoding": (tokens, dim / 2).',
-        "Take the even and the odd columns apart first, x[:, 0::2] and x[:, 1::2]; write the new ones to another array.",
+        "Take the even and the odd columns apart first, x[:, 0::2] and x[:, 1::2]; write the new ones to another "
+        "array.",
     ),
     praise="Position 0 stays, lengths stay, and each pair rotates at a speed of its own.",
 )
@@ -287,8 +295,8 @@ BIAS = Exercise(
     name="distance bias",
     lesson=8,
     statement=(
-        "Write the bias of ALiBi (Press et al. 2021) for causal attention: a key that lies n tokens before the query has the "
-        "bias −slope · n, the query's own position 0, and a key after it −inf."
+        "Write the bias of ALiBi (Press et al. 2021) for causal attention: a key that lies n tokens before the query "
+        "has the bias −slope · n, the query's own position 0, and a key after it −inf."
     ),
     solution=distance_bias,
     cases=tuple(
@@ -348,6 +356,9 @@ BIAS = Exercise(
             lambda tokens, slope: np.where(
                 _distances(tokens) >= 0, -(slope ** np.maximum(_distances(tokens), 0)), -np.inf
             ),
+        ),
+        *spoilt(
+            distance_bias, ("negative", "result transposed", "rounded at 2", "rounded at 3", "rounded at 4")
         ),
     ),
     hints=(

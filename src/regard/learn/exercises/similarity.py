@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
+from regard.learn.exercises.general import rounded, spoilt
 from regard.learn.exercises.inputs import numbers
 from regard.learn.exercises.mistakes import softmax as stable
 from regard.learn.exercises.mistakes import softmaxes
@@ -18,6 +19,15 @@ def cosine_similarity(a, b):
     unit_a = a / np.linalg.norm(a, axis=-1, keepdims=True)
     unit_b = b / np.linalg.norm(b, axis=-1, keepdims=True)
     return unit_a @ unit_b.T
+
+
+MORE = (
+    "relu for the softmax",
+    "sigmoid for the softmax",
+    "sigmoid for exp",
+    "softmax twice",
+    "divided by the norm",
+)
 
 
 def softmax(scores, temperature):
@@ -48,8 +58,9 @@ COSINE = Exercise(
     name="cosine",
     lesson=1,
     statement=(
-        "Write the cosine of the angle between every row of a and every row of b: their dot product, divided by the lengths of "
-        "both. It is 1 for rows of one direction, 0 for a right angle, −1 for opposite directions. No row is zero."
+        "Write the cosine of the angle between every row of a and every row of b: their dot product, divided by the "
+        "lengths of both. It is 1 for rows of one direction, 0 for a right angle, −1 for opposite directions. No row "
+        "is zero."
     ),
     solution=cosine_similarity,
     cases=tuple(
@@ -130,6 +141,7 @@ COSINE = Exercise(
             "The mean of each row is taken away first, which is a correlation: a cosine leaves it in.",
             lambda a, b: cosine_similarity(a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)),
         ),
+        *spoilt(cosine_similarity, ("result transposed",)),
     ),
     hints=(
         "a @ b.T has all dot products at once.",
@@ -148,8 +160,8 @@ SOFTMAX = Exercise(
     name="softmax",
     lesson=2,
     statement=(
-        "Write the softmax of each row of scores, at a temperature: exp(score / temperature), divided by the sum of the row. A "
-        "low temperature sharpens, a high one flattens. Scores may be as large as a few thousand."
+        "Write the softmax of each row of scores, at a temperature: exp(score / temperature), divided by the sum of "
+        "the row. A low temperature sharpens, a high one flattens. Scores may be as large as a few thousand."
     ),
     solution=softmax,
     cases=(
@@ -217,6 +229,8 @@ SOFTMAX = Exercise(
             "The sign is wrong: the largest score must have the largest weight.",
             lambda s, t: stable(-s / t),
         ),
+        *spoilt(softmax, ("negative",)),
+        *softmaxes(lambda weigh: lambda scores, temperature: weigh(scores / temperature), MORE),
     ),
     hints=(
         "Divide the scores by the temperature first.",
@@ -251,8 +265,8 @@ ENTROPY = Exercise(
     name="entropy",
     lesson=13,
     statement=(
-        "Write the entropy of each row of weights, in nats: −Σ w ln w. It says how spread out a head looks: 0 where one key has "
-        "all the weight, ln n where n keys have equal parts. A weight may be 0, and then adds nothing."
+        "Write the entropy of each row of weights, in nats: −Σ w ln w. It says how spread out a head looks: 0 where "
+        "one key has all the weight, ln n where n keys have equal parts. A weight may be 0, and then adds nothing."
     ),
     solution=entropy,
     cases=(
@@ -337,6 +351,7 @@ ENTROPY = Exercise(
             "A softmax is taken of the weights first: they are weights already.",
             lambda w: entropy(stable(w)),
         ),
+        *rounded(entropy),
     ),
     hints=(
         "-(weights * np.log(weights)).sum(-1) is right where no weight is 0.",

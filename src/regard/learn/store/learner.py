@@ -64,6 +64,10 @@ class Learner:
         assert row is None or isinstance(row, Card), "a row of the table of cards"
         return row
 
+    def cards(self) -> dict[int, Mapping[str, Any]]:
+        """What py-fsrs knows of each quiz card that was answered, by its number."""
+        return {int(one.card_id): one.state for one in self.progress().cards.values()}
+
     def noted(self, about: str) -> str:
         """The note about something; "" for none."""
         row = self._one(Note, about)
