@@ -100,6 +100,7 @@ SCALES = (
     ),
 )
 MORE_SCALES = (
+    # Slips of a factor or a root.
     Variant(
         "2√d",
         f"The scores are divided by 2√d, twice too much: they {SCALE}.",
@@ -186,6 +187,7 @@ VARIANTS = (
         "The scores are distances between queries and keys: the score is their dot product, divided by √d.",
         lambda q, k, v: softmax(-np.linalg.norm(q[:, None] - k[None], axis=-1) / np.sqrt(q.shape[-1])) @ v,
     ),
+    # From here on something is added that belongs to the layer around.
     Variant(
         "query added",
         "The query is added to the output: a residual connection belongs to the layer around, not here.",

@@ -46,6 +46,7 @@ def spoilt(solution, leave_out=(), *, axes=2):
             lambda *inputs: np.asarray(solution(*inputs)) / 2,
         ),
     ]
+    # A result of one axis is its own transpose.
     if axes == 2:
         variants += [
             Variant(
@@ -73,6 +74,7 @@ def crossed(solution, leave_out=()):
     Args:
         solution: takes query, key, value and whatever follows. leave_out: names that the exercise has already.
     """
+    # Where two of the arrays have other shapes it stops, and that is known too.
     variants = (
         Variant(
             "query and key swapped",

@@ -14,6 +14,7 @@ def norm_shares(weights, value):
 
     weights (queries, keys), value (keys, value_dim), not all 0; returns (queries, keys), rows that add up to 1.
     """
+    # The length of a sum is not the sum of lengths: shares are of what each key brings.
     moved = weights * np.sqrt((value**2).sum(-1))[None, :]
     return moved / moved.sum(-1, keepdims=True)
 
@@ -25,6 +26,7 @@ def without_head(outputs, w_output, off):
     head whose output is 0. Returns (tokens, dim).
     """
     heads, tokens, head_dim = outputs.shape
+    # A copy: the caller needs the outputs as they were.
     left = np.where(np.arange(heads)[:, None, None] == off, 0.0, outputs)
     return left.transpose(1, 0, 2).reshape(tokens, heads * head_dim) @ w_output
 
@@ -113,6 +115,7 @@ SHARES = Exercise(
             "It is divided by the largest of the row: each query's shares must add up to 1.",
             lambda w, v: w * _lengths(v) / (w * _lengths(v)).max(-1, keepdims=True),
         ),
+        # From here on the products are right, and what is done with them is not.
         Variant(
             "softmax",
             "A softmax is taken of the products: divide them by their sum.",
@@ -219,6 +222,7 @@ REMOVAL = Exercise(
             "The heads are joined column by column: head 0 must give the first columns, transpose(1, 0, 2).",
             lambda o, w, off: _without(o, off).transpose(1, 2, 0).reshape(o.shape[1], -1) @ w,
         ),
+        # From here on the right head is off.
         Variant(
             "not projected",
             "The joined heads are not multiplied by w_output.",

@@ -14,6 +14,7 @@ def softmax_gradient(weights, gradient):
 
     weights (queries, keys), rows of a softmax, gradient (queries, keys); returns (queries, keys).
     """
+    # What a constant added to the gradient changes, which must be nothing.
     mean = (weights * gradient).sum(-1, keepdims=True)
     return weights * (gradient - mean)
 
@@ -24,6 +25,7 @@ def entropy_fraction(weights, allowed):
     weights (queries, keys), allowed (queries,): how many keys each query may attend, at least 1. Returns (queries,): Σ −w ln
     w / ln allowed, and 0 where only one key is allowed.
     """
+    # ln 1 = 0 stands for keys of no weight.
     terms = weights * np.log(np.where(weights > 0, weights, 1.0))
     return -terms.sum(-1) / np.log(np.maximum(allowed, 2))
 
@@ -86,6 +88,7 @@ GRADIENT = Exercise(
             "The mean is multiplied by the weight once too often: w g − w Σ w g.",
             lambda w, g: w * g - w * w * (w * g).sum(-1, keepdims=True),
         ),
+        # The same numbers, multiplied out with a factor forgotten.
         Variant(
             "mean outside",
             "The mean is not multiplied by the weight: w g − w Σ w g.",
@@ -126,6 +129,7 @@ GRADIENT = Exercise(
 
 
 def _spread(seed, queries, keys):
+    # The last queries of a causal text, as in decoding.
     rows = np.tril(_weights(seed, keys, keys))[-queries:]
     counts = np.arange(keys - queries + 1, keys + 1)
     return Case({"weights": rows / rows.sum(-1, keepdims=True), "allowed": counts})
@@ -198,6 +202,7 @@ FRACTION = Exercise(
             "It is 1 minus the fraction: 0 must mean a single key.",
             lambda w, a: 1 - entropy_fraction(w, a),
         ),
+        # From here on it is another measure of the same thing.
         Variant(
             "effective keys",
             "It is the effective number of keys, e^entropy, over the allowed ones: divide the entropy by the "

@@ -224,6 +224,7 @@ FINITE = (
 
 def sigmoid(scores):
     """1 / (1 + e^−s), without an overflow."""
+    # 1 / (1 + np.exp(−s)) gives the same numbers, and a warning.
     return np.exp(-np.logaddexp(0, -scores))
 
 
@@ -233,6 +234,7 @@ def _shares(terms):
 
 
 def _lengths(terms):
+    # The length of a row, as if weights were a unit vector.
     return terms / np.sqrt((terms**2).sum(-1, keepdims=True))
 
 

@@ -15,6 +15,7 @@ def warm_up(steps, rate, warm, total):
     steps (n,): numbers of steps from 0. Step s < warm has rate · (s + 1) / warm; a later one rate · (total − s) / (total −
     warm), and those from `total` on 0. warm and total are whole numbers, 0 < warm < total. Returns (n,).
     """
+    # Both for all steps: an array has no if.
     rising = (steps + 1) / warm
     falling = np.maximum(total - steps, 0) / (total - warm)
     return rate * np.where(steps < warm, rising, falling)
@@ -25,6 +26,7 @@ def clip(gradient, most):
 
     gradient (rows, columns), most: a positive number; returns (rows, columns). A shorter gradient stays as it is.
     """
+    # Of all numbers together, so that the direction stays.
     norm = np.sqrt((gradient**2).sum())
     if norm <= most:
         return gradient
@@ -119,6 +121,7 @@ WARM_UP = Exercise(
                 t,
             ),
         ),
+        # What follows has the right shape over the steps, and another height.
         Variant(
             "no rate",
             "The factor is not multiplied with the rate.",
@@ -238,6 +241,7 @@ CLIP = Exercise(
             "What is too much is subtracted: multiply by most / norm.",
             lambda g, m: g - max(0.0, _norm(g) - m),
         ),
+        # The right numbers, in the wrong array.
         Variant(
             "in place",
             "The gradient is changed in place, and whoever called still needs it: write gradient * … instead of *=.",
