@@ -8,13 +8,13 @@ import threading
 
 from sqlalchemy import text
 
-from regard.learn.store import Store
+from regard.learn.store import Solution, Store, rows
 from regard.learn.store.engine import connect
 
 # Says each number once it is confirmed.
 WRITER = """
 import itertools, sys
-from regard.learn.store import Store
+from regard.learn.store import Solution, Store, rows
 learner = Store(sys.argv[1]).learner("issuer", "42")
 for number in itertools.count():
     name = f"{sys.argv[2]} {number}"
@@ -52,7 +52,7 @@ def test_two_devices_at_once_lose_nothing_of_each_other(url):
     Store(url).close()
     program = """
 import sys
-from regard.learn.store import Store
+from regard.learn.store import Solution, Store, rows
 learner = Store(sys.argv[1]).learner("issuer", "42")
 for number in range(40):
     learner.checked("attention", False, variant=f"{sys.argv[2]} {number}")
@@ -65,6 +65,26 @@ for number in range(40):
     wanted = {f"{name} {number}" for name in ("phone", "laptop") for number in range(40)}
     assert {event.detail["variant"] for event in progress.log.values()} == wanted == set(progress.notes)
     assert progress.exercises["attention"].hints == 39
+
+
+def test_a_write_waits_for_one_that_has_read_what_it_will_change(url, store, monkeypatch):
+    learner, elsewhere = store.learner("issuer", "42"), Store(url).learner("issuer", "42")
+    learner.note("lesson 1", "the learner is there")
+    other = threading.Thread(target=elsewhere.hint, args=("attention", 3))
+    put = rows.put
+
+    def slow(connection, number, row):
+        # What was there is read, nothing is written: now the other device comes.
+        if isinstance(row, Solution) and row.passed and not other.ident:
+            other.start()
+            other.join(1.0)
+        put(connection, number, row)
+
+    monkeypatch.setattr("regard.learn.store.learner.put", slow)
+    learner.checked("attention", True, text="right")
+    other.join(60)
+    solution = learner.solution("attention")
+    assert (solution.passed, solution.text, solution.hints) == (True, "right", 3)
 
 
 def test_thirty_learners_in_threads_of_one_store(store):

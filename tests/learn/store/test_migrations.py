@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime
 
 import pytest
@@ -105,6 +106,22 @@ def test_processes_that_start_together_make_the_tables_once(url, plain):
     started = [subprocess.Popen([sys.executable, "-c", program, url, f"lesson {n}"]) for n in range(3)]
     assert [process.wait(120) for process in started] == [0] * 3
     assert len(Store(url).learner().progress().notes) == 3
+    assert differences(plain) == []
+
+
+def test_who_comes_while_another_makes_the_tables_waits_and_makes_none(url, plain):
+    stores: list[Store] = []
+    other = threading.Thread(target=lambda: stores.append(Store(url)))
+    with engine.writing(plain) as connection:
+        if plain.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": engine.LOCK})
+        other.start()
+        # Time in which it would begin, if nothing held it back.
+        other.join(1.0)
+        assert other.is_alive() and not stores
+        engine.run_migrations(connection)
+    other.join(60)
+    assert stores and stores[0].learner().passed() == set()
     assert differences(plain) == []
 
 

@@ -135,6 +135,19 @@ def upgrade(engine: Engine, to: str = HEAD) -> None:
     Raises:
         ArgumentError: the database was written by a later version.
     """
+    with writing(engine) as connection:
+        # Two processes that start together must not both make the tables; SQLite lets one write at a time anyway.
+        if engine.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
+        run_migrations(connection, to)
+
+
+def run_migrations(connection: Connection, to: str = HEAD) -> None:
+    """Run the migrations up to a revision that a database has not seen, in the transaction of the connection.
+
+    Raises:
+        ArgumentError: the database was written by a later version.
+    """
     # Late, as a database that is up to date needs none of it.
     from alembic import command
     from alembic.config import Config
@@ -143,14 +156,10 @@ def upgrade(engine: Engine, to: str = HEAD) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
-    with writing(engine) as connection:
-        # Two processes that start together must not both make the tables; SQLite lets one write at a time anyway.
-        if engine.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": LOCK})
-        config.attributes["connection"] = connection
-        try:
-            command.upgrade(config, to)
-        except CommandError as error:
-            raise ArgumentError(
-                f"the database of progress must be of this version of Regard or an earlier one: {error}"
-            ) from error
+    config.attributes["connection"] = connection
+    try:
+        command.upgrade(config, to)
+    except CommandError as error:
+        raise ArgumentError(
+            f"the database of progress must be of this version of Regard or an earlier one: {error}"
+        ) from error

@@ -9,14 +9,9 @@ from regard.learn.store.tables import METADATA
 
 def run() -> None:
     """Bring the database to the revision that is asked for."""
-    context.configure(
-        connection=context.config.attributes["connection"],
-        target_metadata=METADATA,
-        # SQLite can change tables within a transaction, which alembic does not expect of it.
-        transactional_ddl=True,
-    )
-    with context.begin_transaction():
-        context.run_migrations()
+    # The transaction is there already, and ends outside: alembic begins none of its own.
+    context.configure(connection=context.config.attributes["connection"], target_metadata=METADATA)
+    context.run_migrations()
 
 
 # Whoever else imports this asks for no migration: there is a configuration only while alembic runs it.
