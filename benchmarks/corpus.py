@@ -104,9 +104,7 @@ def alone(path: Path, folder: Path) -> dict[str, Any]:
 
 def surveyed(model: models.Reader, corpus: Corpus, folder: Path, tokenizer: Any) -> rg.record.Profile:
     """The survey."""
-    return rg.survey(
-        model.model, corpus, tokenizer=tokenizer, folder=folder, tokens=TOKENS, batch_size=BATCH
-    )
+    return rg.survey(model.model, corpus, tokenizer=tokenizer, folder=folder, tokens=TOKENS, batch_size=BATCH)
 
 
 def killed(path: Path, folder: Path, kills: int) -> None:

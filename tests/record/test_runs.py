@@ -112,7 +112,9 @@ def test_others_read_it_without_regard(runs):
 
 def test_the_manifest_has_the_size_and_the_digest_of_every_data_file(runs):
     manifest = runs.manifest
-    there = {path.relative_to(runs.folder).as_posix() for path in runs.folder.rglob("*-*.*") if path.is_file()}
+    there = {
+        path.relative_to(runs.folder).as_posix() for path in runs.folder.rglob("*-*.*") if path.is_file()
+    }
     assert set(manifest["file"]) == there and len(there) == 6
     for row in manifest.itertuples():
         assert (runs.folder / row.file).stat().st_size == row.bytes and len(row.sha256) == 64
@@ -156,7 +158,9 @@ def test_a_writer_that_is_killed_leaves_whole_steps_only(tmp_path):
 
 def test_a_step_that_is_there_stays_as_it_is(runs):
     before = {path: path.read_bytes() for path in runs.folder.rglob("*") if path.is_file()}
-    with pytest.raises(RecordError, match="step 9 of run 'seed-0' is there already, and steps are written once"):
+    with pytest.raises(
+        RecordError, match="step 9 of run 'seed-0' is there already, and steps are written once"
+    ):
         runs.add(a_record(), run="seed-0", step=9)
     assert {path: path.read_bytes() for path in runs.folder.rglob("*") if path.is_file()} == before
 
