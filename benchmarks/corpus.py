@@ -157,8 +157,8 @@ def main(count: int = TEXTS) -> None:
     common.write(
         "corpus",
         command,
-        "10 000 texts of 128 tokens, MiniLM: ≤ 1.3 × the plain passes, memory independent of the number of texts; killed "
-        "three times: equal to the undisturbed run, nothing twice, nothing lost",
+        "10 000 texts of 128 tokens, MiniLM: ≤ 1.3 × the plain passes, memory independent of the number of texts; "
+        "killed three times: equal to the undisturbed run, nothing twice, nothing lost",
         figures,
     )
 

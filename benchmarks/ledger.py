@@ -2,8 +2,8 @@
 
     python -m benchmarks.ledger
 
-Exact sums of what was seen, the table that is written for each stretch of texts, and joining such tables: the parts of a
-survey that stay on the processor, whatever runs the model. `benchmarks.paper` adds them up for a thousand million tokens.
+Exact sums of what was seen, the table that is written for each stretch of texts, and joining such tables: the parts
+of a survey that stay on the processor, whatever runs the model. `benchmarks.paper` adds them up for 10⁹ tokens.
 """
 
 from __future__ import annotations

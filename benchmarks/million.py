@@ -146,8 +146,8 @@ def main() -> None:
     common.write(
         "million",
         "python -m benchmarks.million",
-        "time and memory linear in the tokens from 65 536 to 1 048 576 under a window; ≤ 1 000 MB above the inputs; the whole "
-        "causal square is extrapolated from 131 072",
+        "time and memory linear in the tokens from 65 536 to 1 048 576 under a window; "
+        "≤ 1 000 MB above the inputs; the whole causal square is extrapolated from 131 072",
         figures,
     )
 

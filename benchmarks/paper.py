@@ -1,6 +1,8 @@
-"""What a survey of 10⁹ tokens on 64 GPUs would cost, on paper: `python -m benchmarks.paper` prints the table of docs/scale.md.
+"""What a survey of 10⁹ tokens on 64 GPUs would cost, on paper: prints the table of docs/scale.md.
 
-Nothing is measured here: constants are those of our result files, and numbers that others published, each with its source.
+    python -m benchmarks.paper
+
+Nothing is measured here: constants are those of our result files, and numbers that others published, with the source.
 """
 
 from __future__ import annotations
@@ -72,13 +74,15 @@ def estimate(ledger: dict[str, Any]) -> dict[str, float]:
 def table(figures: dict[str, float]) -> str:
     """The rows of the page."""
     f = figures
+    of_head = "`ledger.json`: seconds for each head of a text"
+    of_part = "`ledger.json`: seconds for each head of a part"
     rows = (
         ("passes of the model, on the GPU", f"{f['passes_s']:.0f} s", "cited: parameters, FLOP/s reached"),
-        ("records to the processor's memory", f"{f['moved_s']:.0f} s", "`ledger.json`: bytes of a record; cited: the bus"),
-        ("exact sums, one core for each GPU", f"{f['sums_s']:.0f} s", "`ledger.json`: seconds for each head of a text"),
-        (f"writing {f['parts']:.0f} parts", f"{f['written_s']:.0f} s", "`ledger.json`: seconds for each head of a part"),
-        ("reading all parts at the end", f"{f['read_s']:.0f} s", "`ledger.json`: bytes of a part; cited: the network"),
-        ("joining them, in each process the same", f"{f['joined_s']:.0f} s", "`ledger.json`: seconds for each head of a part"),
+        ("records to the processor's memory", f"{f['moved_s']:.0f} s", "`ledger.json`: bytes; cited: the bus"),
+        ("exact sums, one core for each GPU", f"{f['sums_s']:.0f} s", of_head),
+        (f"writing {f['parts']:.0f} parts", f"{f['written_s']:.0f} s", of_part),
+        ("reading all parts at the end", f"{f['read_s']:.0f} s", "`ledger.json`: bytes; cited: the network"),
+        ("joining them, in each process the same", f"{f['joined_s']:.0f} s", of_part),
         ("together", f"{f['hours']:.1f} h", ""),
         ("storage: texts", f"{f['text_gb']:.1f} GB", "cited: characters of a token"),
         ("storage: the ledger", f"{f['ledger_gb']:.0f} GB", "`ledger.json`: bytes of a part"),

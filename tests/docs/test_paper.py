@@ -5,7 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from benchmarks import paper
 
 ROOT = Path(__file__).parents[2]

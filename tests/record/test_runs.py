@@ -45,8 +45,8 @@ import duckdb, hashlib, json, pandas
 from pathlib import Path
 root = Path(sys.argv[1])
 by_sql = duckdb.sql(f'''
-    select run, step, layer, head, entropy from read_parquet('{root}/run=*/step=*/heads-*.parquet', hive_partitioning = true)
-    order by all''').fetchall()
+    select run, step, layer, head, entropy
+    from read_parquet('{root}/run=*/step=*/heads-*.parquet', hive_partitioning = true) order by all''').fetchall()
 frame = pandas.read_parquet(root, ignore_prefixes=["record", "statistics", ".", "_"])
 frame = frame.astype({"run": str, "step": int}).sort_values(["run", "step", "layer", "head"])
 by_pandas = [list(row) for row in frame[["run", "step", "layer", "head", "entropy"]].itertuples(index=False)]

@@ -1,4 +1,4 @@
-"""What was seen in forward passes: a record of one, a profile of many, a history of a training, the records of many runs."""
+"""What was seen: a record of one forward pass, a profile of many, a history of a training, records of many runs."""
 
 from regard.record.call import Call
 from regard.record.history import History

@@ -187,6 +187,7 @@ class Runs:
         """The folder of a step."""
         if not isinstance(run, str) or not RUN.fullmatch(run):
             raise ArgumentError(
-                f"run must be a name of letters, digits, dots, hyphens and underscores, a letter first, got {shown(run)}"
+                "run must be a name of letters, digits, dots, hyphens and underscores, a letter first, "
+                f"got {shown(run)}"
             )
         return self.folder / f"run={run}" / f"step={whole('step', step, 0)}"
