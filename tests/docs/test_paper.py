@@ -80,3 +80,15 @@ def test_the_table_of_a_million_tokens_is_that_of_its_file():
         assert numbers(cells[1:]) == pytest.approx(expected, rel=0.02)
     hours = million["causal, extrapolated and not measured"]["processor_hours"]
     assert f"about {60 * hours:.0f} minutes" in SCALE.read_text()
+
+
+def test_the_table_of_a_corpus_is_that_of_its_file():
+    corpus, seen = figures("corpus"), rows(SURVEY, "texts")
+    for cells, row in zip(seen, (corpus["few"], corpus["many"]), strict=True):
+        names = ("texts", "plain_s", "survey_s", "survey_over_plain", "peak_above_model_mb")
+        assert numbers(cells) == pytest.approx([row[name] for name in names], rel=0.01)
+    assert (corpus["killed"]["twice"], corpus["killed"]["lost"], corpus["killed"]["equal_to_the_bit"]) == (
+        0,
+        0,
+        True,
+    )

@@ -132,10 +132,10 @@ def survey_corpus(
         raise ArgumentError("folder must be given for a corpus: what is done of it is written there")
     if reader.tokenizer is None:
         raise ArgumentError("tokenizer must be given for a corpus, whose files hold texts")
-    corpus = texts
     if isinstance(texts, OnRay):
-        corpus = texts.corpus
-    corpus = corpus.absolute()
+        corpus = texts.corpus.absolute()
+    else:
+        corpus = texts.absolute()
     settings = dict(settings) | {"column": corpus.column, "stretch": corpus.stretch}
     # Where nothing is to be read, nothing is written.
     stretches = list(corpus.stretches())
