@@ -16,7 +16,7 @@ WEB    := $(wildcard web/*.*) $(shell find web/src web/public -type f)
 PAGE   := src/regard/web/bundle/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types front web browser cross postgres docs embedded bench breadth proof sanitize wheels clean
+.PHONY: help demo test lint types front web browser cross postgres docs embedded bench breadth ray proof sanitize wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -57,6 +57,10 @@ bench: $(VENV)/.test ## measure again, into benchmarks/
 breadth: $(VENV)/.breadth ## watch everything that makes attention, into docs/breadth.md; RESUME=1 goes on
 	OMP_NUM_THREADS=1 PYTHONPATH=src $(BIN)/python -m tests.breadth --jobs $(JOBS) --modes eval,eager,train,generate \
 	  $(if $(RESUME),--resume) --out build/breadth.json --page docs/breadth.md
+
+ray: $(VENV)/.test ## a corpus that actors of Ray read, some of which are killed: installs Ray, and takes minutes
+	$(PIP) --editable ".[ray]"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --timeout 900 tests/survey/test_corpus_ray.py
 
 proof: $(VENV)/.test ## ten to twenty times as many drawn calls, gradients, laws of every engine and flipped bits as in the tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --hypothesis-profile proof --timeout 0 \

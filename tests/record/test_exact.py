@@ -9,10 +9,31 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.record.exact import DIGITS, SHORT, add, exact, floats, normalized, squares, total, variances
+from regard.record.exact import (
+    DIGITS,
+    SHORT,
+    add,
+    exact,
+    exact_total,
+    floats,
+    normalized,
+    squares,
+    total,
+    variances,
+)
 
 NUMBERS = st.floats(-(2.0**40), 2.0**40, allow_nan=False).filter(lambda x: x == 0 or abs(x) > 2.0**-40)
 LISTS = st.lists(NUMBERS, min_size=1, max_size=13)
+
+
+@given(
+    st.lists(st.floats(allow_nan=True) | NUMBERS, min_size=1, max_size=7), st.sampled_from((DIGITS, SHORT))
+)
+def test_a_sum_in_fewer_steps_is_the_same_bits(numbers, digits):
+    values = torch.tensor(numbers, dtype=torch.float64)
+    assert torch.equal(exact_total(values, 0, digits), total(exact(values, digits), 0))
+    small = values.nan_to_num(0.3, 0.3, -0.3).clamp(-1e6, 1e6)
+    assert torch.equal(exact_total(small, 0, SHORT), total(exact(small, SHORT), 0))
 
 
 def fraction_of(digits, units=DIGITS):

@@ -15,7 +15,8 @@ from scipy import stats
 from helpers.calls import call_of, dense_weights, difference, vectors, without
 from regard.errors import ArgumentError, RecordError
 from regard.masks import causal, dense, padding
-from regard.record import Record
+from regard.record import Record, bins
+from regard.record.exact import SHORT, floats
 from regard.record.profile import Profile
 from regard.shapes import sizes_of
 from regard.spec import Spec
@@ -270,6 +271,28 @@ def test_a_relative_map_is_the_weights_summed_over_parts_of_the_text(tokens, cel
     torch.testing.assert_close(layer.relative_map(), truth, atol=1e-7, rtol=1e-6)
     peak = weights.unflatten(2, (32, part)).amax(3).unflatten(1, (32, part)).amax(2)
     torch.testing.assert_close(layer.pieces["map_peak"], peak.float())
+
+
+@pytest.mark.parametrize("shorter", [0, 2])
+@pytest.mark.parametrize(("tokens", "cell"), [(64, 1), (64, 2), (43, 4), (101, 1), (5, 2)])
+def test_a_relative_map_shares_cells_by_length(tokens, cell, shorter):
+    query, key = vectors(batch=2, queries=tokens, keys=tokens)
+    # A text that is shorter than the one beside it has other parts; its padding attends and is attended by nothing.
+    stops = [tokens, tokens - shorter]
+    spec = Spec.of(sizes_of(query, key), mask=padding(torch.tensor(stops)))
+    call = call_of(query, key, spec, cell=cell)
+    seen, cells = call.map, -(-tokens // cell)
+    mass, peak = torch.zeros(6, 32, 32, dtype=torch.float64), torch.zeros(6, 32, 32)
+    for text, stop in enumerate(stops):
+        assert call.valid()[text].any(0).sum() == stop
+        down = across = bins.overlap(0, cells, cell, 0, stop)
+        mass += down @ seen.total[text].double() @ across.T
+        inside = (down > 0)[:, None, :, None] & (across > 0)[None, :, None, :]
+        of_parts = torch.where(inside, seen.peak[text, :, None, None].float(), 0.0).amax((-2, -1))
+        peak = torch.maximum(peak, of_parts)
+    layer = Profile.of([Record([call])]).layers["layer", "self"]
+    torch.testing.assert_close(floats(layer.pieces["map"], SHORT), mass, atol=1e-8, rtol=0)
+    assert torch.equal(layer.pieces["map_peak"], peak)
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 31, 43, 101])

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import duckdb
@@ -19,8 +20,10 @@ from hypothesis import strategies as st
 
 import regard as rg
 from helpers.surveyed import Reader, arguments, same
-from regard.errors import ArgumentError, RecordError, WatchError
-from regard.survey import Corpus
+from regard.errors import ArgumentError, MissingPackageError, RecordError, WatchError
+from regard.survey import Corpus, OnRay
+from regard.survey.corpora import survey_corpus
+from regard.survey.processes import Processes
 
 WORDS = [("word " * (1 + number % 7)).strip() + f" {number}" for number in range(53)]
 
@@ -286,3 +289,37 @@ def test_what_is_wrong_is_said(tmp_path, make, message):
     pandas.DataFrame({"n": [0], "text": ["x"]}).to_parquet(tmp_path / "c" / "t.parquet")
     with pytest.raises((ArgumentError, WatchError), match=message):
         make(tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"corpus": "texts"}, "corpus must be a Corpus, got 'texts'"),
+        ({"actors": 0}, "actors must be .*at least 1.*got 0"),
+        ({"gpus": -1}, "gpus must be .*at least 0.*got -1"),
+    ],
+)
+def test_what_is_wrong_with_actors_is_said(settings, message):
+    with pytest.raises(ArgumentError, match=message):
+        OnRay(**({"corpus": Corpus("texts")} | settings))
+
+
+def test_actors_without_ray_are_an_error_that_says_what_to_install(corpus, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingPackageError, match=r"regard\[ray\]"):
+        surveyed(OnRay(Corpus(corpus)), tmp_path / "ledger")
+
+
+def test_actors_within_a_launch_are_refused(corpus, tmp_path):
+    reader = SimpleNamespace(tokenizer=arguments)
+    with pytest.raises(ArgumentError, match="must be surveyed from one process, and this is one of a launch"):
+        survey_corpus(
+            reader,
+            OnRay(Corpus(corpus)),
+            {},
+            folder=tmp_path,
+            resume=True,
+            batch_size=1,
+            processes=Processes(index=1, count=2),
+            progress=None,
+        )

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import regard as rg
 from regard.cli import main
@@ -56,3 +57,30 @@ def test_the_command_line_shows_it(folder, tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert main_status == 0 and "72 attention heads" in out and "BertModel" in out
     assert (tmp_path / "regard-report.html").stat().st_size > 50_000
+
+
+class Kernels(TorchDispatchMode):
+    """Counts the calls of torch's attention kernels."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += "scaled_dot_product" in str(function)
+        return function(*args, **kwargs or {})
+
+
+def test_an_encoder_that_passes_on_nothing_to_attend_is_fused(folder):
+    from transformers import AutoModel
+
+    # It hands each of its attention functions `encoder_hidden_states=None`.
+    model = AutoModel.from_pretrained(folder).eval()
+    ids = torch.randint(2000, 20000, (3, 11))
+    seen = {}
+    for fused in (False, True):
+        with torch.no_grad(), Kernels() as kernels, rg.watch(model, fused=fused) as record:
+            output = model(input_ids=ids).last_hidden_state
+        seen[fused] = kernels.count, output, record
+    assert (seen[False][0], seen[True][0]) == (6, 0)
+    torch.testing.assert_close(seen[True][1], seen[False][1], atol=1e-5, rtol=1e-4)
+    for one, other in zip(seen[True][2], seen[False][2], strict=True):
+        torch.testing.assert_close(one.entropy, other.entropy, atol=1e-5, rtol=1e-4)

@@ -161,6 +161,23 @@ def publish(finished: Path, target: Path) -> None:
     _sync(target.parent)
 
 
+def publish_folder(finished: Path, target: Path) -> None:
+    """Move a folder out of that of `temporary` to its place in one step, unless something is there already.
+
+    Raises:
+        FileExistsError: a folder with something in it, or a file, is there; it stays as it is.
+        OSError: any other fault of the file system.
+    """
+    _sync(finished)
+    try:
+        os.rename(finished, target)
+    except OSError as fault:
+        if fault.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from fault
+        raise
+    _sync(target.parent)
+
+
 @contextlib.contextmanager
 def one_at_a_time(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Within it no other process is at the same place with the same folder, where the system has such locks.

@@ -1,4 +1,4 @@
-"""What was seen in forward passes: a record of one, a profile of many, a history of a training."""
+"""What was seen: a record of one forward pass, a profile of many, a history of a training, records of many runs."""
 
 from regard.record.call import Call
 from regard.record.history import History
@@ -6,6 +6,7 @@ from regard.record.loading import load
 from regard.record.picture import Picture, attach_picture, picture_of
 from regard.record.profile import Profile
 from regard.record.record import Record
+from regard.record.runs import Runs
 
 __all__ = [
     "Call",
@@ -13,6 +14,7 @@ __all__ = [
     "Picture",
     "Profile",
     "Record",
+    "Runs",
     "attach_picture",
     "load",
     "picture_of",

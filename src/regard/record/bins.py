@@ -61,6 +61,12 @@ def by_power(values: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=4096)
+def sizes(length: int) -> Tensor:
+    """How many of the positions 0 to `length` − 1 are in each bin of `by_power`: `(POWERS,)`, int64."""
+    return by_power(torch.ones(length, dtype=torch.float64)).long()
+
+
+@lru_cache(maxsize=4096)
 def overlap(first: int, cells: int, cell: int, start: int, stop: int) -> Tensor:
     """`(CELLS, cells)`, float64: which part of each cell of a map lies in each of the equal parts of a text.
 

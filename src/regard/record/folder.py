@@ -98,6 +98,17 @@ def read(folder: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, 
     return _read(folder, mapped)
 
 
+def manifest(folder: Path) -> dict[str, dict[str, Any]]:
+    """What `record.json` says of the data files, "statistics" and "heads": `name`, `bytes` and `sha256` of each.
+
+    Raises:
+        RecordError: it is missing, damaged, altered or too new.
+    """
+    record = folder / RECORD
+    listed = entry(_parsed(record), "files", dict, str(record))
+    return {kind: _seal(folder, kind, listed) for kind in NAMES}
+
+
 def _read(folder: Path, mapped: bool) -> tuple[dict[str, Any], dict[str, Tensor]]:
     require("safetensors.torch", extra="record")
     record = folder / RECORD
@@ -243,8 +254,17 @@ def _children(item: Any) -> Iterable[Any]:
 
 def _checked(folder: Path, kind: str, listed: dict[str, Any], content: bool = True) -> Path:
     """The path of a data file, once its name, size and content are what `record.json` says."""
+    seal = _seal(folder, kind, listed)
+    path: Path = folder / seal["name"]
+    if reason := sealing.fault(path, seal, content):
+        raise RecordError(f"{path}: {reason}")
+    return path
+
+
+def _seal(folder: Path, kind: str, listed: dict[str, Any]) -> dict[str, Any]:
+    """What `record.json` says of a data file, whose name leads nowhere else."""
     where = f"{folder / RECORD}: files"
-    seal = entry(listed, kind, dict, where)
+    seal: dict[str, Any] = entry(listed, kind, dict, where)
     name = entry(seal, "name", str, where)
     for key, of in (("bytes", int), ("sha256", str)):
         entry(seal, key, of, where)
@@ -253,10 +273,7 @@ def _checked(folder: Path, kind: str, listed: dict[str, Any], content: bool = Tr
         raise RecordError(
             f"{where}: the name of {kind!r} must be like {NAMES[kind].pattern}, got {name!r:.80}"
         )
-    path = folder / name
-    if reason := sealing.fault(path, seal, content):
-        raise RecordError(f"{path}: {reason}")
-    return path
+    return seal
 
 
 def _tensors(path: Path, mapped: bool) -> dict[str, Tensor]:

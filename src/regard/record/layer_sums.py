@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import torch
@@ -56,20 +56,9 @@ class Layer:
         # Calls of a layer that is used several times are about the same texts, each of which counts once.
         texts = [Texts.of(call) for call in calls]
         joined = reduce(_join, texts[1:], texts[:1])
-        parts = [
-            cls(
-                queries=torch.zeros(call.sizes.heads, dtype=torch.int64),
-                parameters=call.parameters,
-                pieces=pieces(call),
-                place=position,
-            )
-            for call in calls
-        ]
-        parts += [_of_texts(item, calls[0], position) for item in joined]
-        for call in calls:
-            if call.row_names():
-                queries = call.valid().sum((0, 2)).cpu()
-                parts.append(cls(queries=queries, parameters=call.parameters, place=position))
+        parts = [_of_call(call, position) for call in calls]
+        parts[:1] = [_with_texts(parts[0], joined[0])]
+        parts += [_with_texts(_nothing(calls[0], position), item) for item in joined[1:]]
         layer = reduce(lambda one, other: one.merge(other, calls[0].layer), parts)
         return layer._with(records=1)
 
@@ -138,19 +127,32 @@ class Layer:
         return Layer(**(vars(self) | {"records": records}))
 
 
-def _of_texts(texts: Texts, call: Call, position: int) -> Layer:
-    """Sums over texts."""
+def _nothing(call: Call, position: int) -> Layer:
+    """The layer of a call before anything is in it."""
+    none = torch.zeros(call.sizes.heads, dtype=torch.int64)
+    return Layer(queries=none, parameters=call.parameters, place=position)
+
+
+def _of_call(call: Call, position: int) -> Layer:
+    """What one call adds besides the sums over its texts."""
+    layer = replace(_nothing(call, position), pieces=pieces(call))
+    if call.row_names():
+        layer = replace(layer, queries=call.valid().sum((0, 2)).cpu())
+    return layer
+
+
+def _with_texts(layer: Layer, texts: Texts) -> Layer:
+    """A layer that has no sums yet, with those over texts."""
     counted = texts.counts > 0
     # A text without a valid query has no mean: it adds 0 here, and is not counted either.
     means = torch.where(counted, texts.totals / texts.counts.clamp(min=1), 0.0)
-    return Layer(
-        queries=torch.zeros(call.sizes.heads, dtype=torch.int64),
-        parameters=call.parameters,
-        place=position,
+    totals, mean_totals = total(exact(torch.stack((texts.totals, means))), 2).unbind()
+    return replace(
+        layer,
         names=texts.names,
-        totals=total(exact(texts.totals), 1),
+        totals=totals,
         counts=texts.counts.sum(1),
-        means=total(exact(means), 1),
+        means=mean_totals,
         squares=total(squares(means), 1),
         texts=counted.sum(1),
     )

@@ -6,6 +6,7 @@ Knows one call; how calls and texts add up is said in `layer_sums`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch.nn.functional import pad
 
 from regard.record import bins
 from regard.record.call import Call
-from regard.record.exact import SHORT, add, exact, total
+from regard.record.exact import SHORT, add, exact, exact_total, total
 from regard.record.table import fractions, head_pairs, row_pairs
 from regard.statistics.observation import Map
 
@@ -133,14 +134,15 @@ def _spans(there: Tensor, everything: tuple[int, int]) -> list[tuple[int, int]]:
 
 def _received(received: Tensor, spans: list[tuple[int, int]]) -> dict[str, Tensor]:
     """Received mass by position within the text, and how many keys there were."""
-    ones = torch.ones(received.shape[-1], dtype=torch.float64)
+    rows: dict[tuple[int, int], list[int]] = {}
+    for row, span in enumerate(spans):
+        rows.setdefault(span, []).append(row)
+    by_bin, keys = [], torch.zeros(bins.POWERS, dtype=torch.int64)
     # Positions are counted from the first token of each text, which padding on the left moves.
-    by_bin = [bins.by_power(row[:, start:stop]) for row, (start, stop) in zip(received, spans, strict=True)]
-    keys = [bins.by_power(ones[start:stop]) for start, stop in spans]
-    return {
-        "received": total(exact(torch.stack(by_bin)), 0),
-        "keys": torch.stack(keys).sum(0).long(),
-    }
+    for (start, stop), numbers in rows.items():
+        by_bin.append(bins.by_power(received[numbers, :, start:stop]))
+        keys = keys + len(numbers) * bins.sizes(stop - start)
+    return {"received": total(exact(torch.cat(by_bin)), 0), "keys": keys}
 
 
 def _by_offset(sums: Tensor, first: int) -> Tensor:
@@ -169,42 +171,80 @@ def _relative(call: Call, seen: Map, spans: list[tuple[int, int]]) -> dict[str, 
         bins.overlap(first, seen.total.shape[2], seen.cell, max(start, 0), stop) for start, stop in queries
     ]
     columns_in = [bins.overlap(0, seen.total.shape[3], seen.cell, *span) for span in spans]
-    down, across = torch.stack(rows_in)[:, None], torch.stack(columns_in)[:, None]
-    mass = down @ seen.total.detach().cpu().double() @ across.transpose(-1, -2)
-    rows = (down @ seen.rows.detach().cpu().double()[..., None])[..., 0]
-    heads = call.sizes.heads
-    peak = _pooled(_pooled(seen.peak.detach().cpu().float(), down, 2), across, 3)
+    down, across = _Parts.of(rows_in), _Parts.of(columns_in)
+    mass = across.added(down.added(seen.total.detach().cpu().double(), 2), 3)
+    rows = down.added(seen.rows.detach().cpu().double(), 2)
+    peak = across.largest(down.largest(seen.peak.detach().cpu().float(), 2), 3)
     return {
-        "map": total(exact(mass, SHORT), 0),
-        "map_rows": total(exact(rows.expand(-1, heads, -1), SHORT), 0),
+        "map": exact_total(mass, 0, SHORT),
+        "map_rows": exact_total(rows.expand(-1, call.sizes.heads, -1), 0, SHORT),
         "map_peak": peak.amax(0),
     }
 
 
-def _pooled(peak: Tensor, overlap: Tensor, axis: int) -> Tensor:
-    """The largest value of the cells that each part of the text overlaps; 0 where it overlaps none.
+@dataclass(frozen=True)
+class _Parts:
+    """Equal parts of texts, and the few cells of a map that each of them overlaps.
 
-    Args:
-        peak: `(batch, heads, grid_q, grid_k)`. overlap: `(batch, 1, parts, cells)`. axis: of the cells.
+    Attributes:
+        cells: for each step the number of one cell of each part, `(batch, parts)`; or, where each part is some whole
+            cells, as of a text that was cut to a power of two, a slice. The batch is 1 where all texts are alike.
+        weights: how much of these cells lies in the parts, the same shapes; 0 where a part overlaps no more cells.
     """
-    inside = overlap[:, 0] > 0
-    many = inside.sum(-1)
-    # Those cells follow each other: the first, and how many.
-    start = inside.int().argmax(-1)
-    most = int(many.max()) if many.numel() else 0
-    largest = None
-    for step in range(most):
-        index = start + torch.minimum(torch.full_like(many, step), (many - 1).clamp(min=0))
-        shape = [len(peak), 1, 1, 1]
-        shape[axis] = index.shape[1]
-        sizes = list(peak.shape)
-        sizes[axis] = index.shape[1]
-        gathered = peak.gather(axis, index.reshape(shape).expand(sizes))
-        largest = gathered if largest is None else torch.maximum(largest, gathered)
-    if largest is None:
-        sizes = list(peak.shape)
-        sizes[axis] = overlap.shape[2]
-        return peak.new_zeros(sizes)
-    shape = [len(peak), 1, 1, 1]
-    shape[axis] = many.shape[1]
-    return torch.where(many.reshape(shape) > 0, largest, 0.0)
+
+    cells: list[Tensor | slice]
+    weights: list[Tensor]
+
+    @classmethod
+    def of(cls, overlaps: list[Tensor]) -> _Parts:
+        """From what `bins.overlap` says of each text."""
+        # It gives the same tensor for the same text, as where none is padded.
+        if len({id(item) for item in overlaps}) == 1:
+            overlaps = overlaps[:1]
+        overlap = torch.stack(overlaps)
+        inside = overlap > 0
+        many = inside.sum(-1)
+        # Those cells follow each other: the first, and how many.
+        first = inside.int().argmax(-1)
+        # One step at least, so that parts without a cell are 0.
+        steps = torch.arange(max(1, int(many.max()))).unbind()
+        cells = [first + torch.minimum(step, (many - 1).clamp(min=0)) for step in steps]
+        weights = [
+            torch.where(step < many, overlap.gather(-1, cell[..., None])[..., 0], 0.0)
+            for step, cell in zip(steps, cells, strict=True)
+        ]
+        whole = overlap.shape[-1] == len(steps) * bins.CELLS and bool((torch.stack(weights) == 1).all())
+        if whole and len(overlap) == 1:
+            return cls([slice(step, None, len(steps)) for step in range(len(steps))], weights)
+        return cls([*cells], weights)
+
+    def added(self, values: Tensor, axis: int) -> Tensor:
+        """The sum of the cells of each part, each by how much of it lies there; `axis` is that of the cells."""
+        taken = [_taken(values, cell, axis) for cell in self.cells]
+        if not isinstance(self.cells[0], slice):
+            weights = [_spread(weight, values, axis) for weight in self.weights]
+            taken = [part * weight for part, weight in zip(taken, weights, strict=True)]
+        return reduce(torch.add, taken)
+
+    def largest(self, values: Tensor, axis: int) -> Tensor:
+        """The largest value of the cells of each part; 0 where it overlaps none."""
+        parts = [_taken(values, cell, axis) for cell in self.cells]
+        return torch.where(_spread(self.weights[0] > 0, values, axis), reduce(torch.maximum, parts), 0.0)
+
+
+def _spread(numbers: Tensor, like: Tensor, axis: int) -> Tensor:
+    """Numbers `(batch, parts)` with the axes of values, those of the cells at `axis`."""
+    shape = [len(numbers), *[1] * (like.ndim - 1)]
+    shape[axis] = numbers.shape[1]
+    return numbers.reshape(shape)
+
+
+def _taken(values: Tensor, cells: Tensor | slice, axis: int) -> Tensor:
+    """One cell of each part."""
+    if isinstance(cells, slice):
+        return values[(*[slice(None)] * axis, cells)]
+    if len(cells) == 1:
+        return values.index_select(axis, cells[0])
+    sizes = list(values.shape)
+    sizes[axis] = cells.shape[1]
+    return values.gather(axis, _spread(cells, values, axis).expand(sizes))

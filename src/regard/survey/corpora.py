@@ -1,24 +1,59 @@
 """A survey of a corpus: stretch by stretch, each of which is read, watched and written down as a part of the ledger.
 
-Knows who reads which stretch: this process, or all processes of a launch. A stretch whose part is there
+Knows who reads which stretch: this process, all processes of a launch, or actors of Ray. A stretch whose part is there
 is not watched again, so it does not matter who read it, how often anyone was killed, or who goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
+from regard.checks.arguments import number, shown, whole
 from regard.errors import ArgumentError
 from regard.record.parts import Part, Parts, TextRow
 from regard.record.profile import Failure, Profile
+from regard.survey import workers
 from regard.survey.batches import Batch
 from regard.survey.corpus import Corpus, Stretch, digest_of
 from regard.survey.forms import Text
 from regard.survey.processes import Processes
 from regard.survey.reader import MESSAGE, Reader
+
+
+@dataclass(frozen=True)
+class OnRay:
+    """A corpus that actors of Ray read, on one machine or on all of a cluster.
+
+    Each actor has the model; one that dies is started again, and its stretch read again. The ledger and the corpus must
+    be reachable from every machine. A cluster is joined with `ray.init` beforehand; else Ray starts on this one alone.
+
+    Attributes:
+        corpus: the texts. actors: how many read them.
+        cpus, gpus: what each of them has; with `gpus` its model is moved there.
+
+    Raises:
+        ArgumentError: a wrong setting.
+
+    Example:
+        >>> from regard.survey import Corpus, OnRay
+        >>> OnRay(Corpus("texts"), actors=64, gpus=1).actors
+        64
+    """
+
+    corpus: Corpus
+    actors: int = 2
+    cpus: float = 1
+    gpus: float = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.corpus, Corpus):
+            raise ArgumentError(f"corpus must be a Corpus, got {shown(self.corpus)}")
+        whole("actors", self.actors, 1)
+        number("cpus", self.cpus, least=0)
+        number("gpus", self.gpus, least=0)
 
 
 @dataclass(frozen=True)
@@ -71,7 +106,7 @@ def _row(text: Text, failure: Failure | None) -> TextRow:
 
 def survey_corpus(
     reader: Reader,
-    corpus: Corpus,
+    texts: Corpus | OnRay,
     settings: Mapping[str, Any],
     *,
     folder: str | PathLike[str] | None,
@@ -83,30 +118,47 @@ def survey_corpus(
     """The profile of a corpus, and how many texts were gone through.
 
     Args:
-        reader: of batches. corpus: the texts. settings: of the survey.
+        reader: of batches. texts: the corpus, and who reads it. settings: of the survey.
         folder, resume, batch_size, progress: as for `survey`. processes: which share the work.
 
     Raises:
-        ArgumentError: no folder, no tokenizer, or no file.
+        ArgumentError: no folder, no tokenizer, Ray inside a launch, or no text.
         RecordError: of the ledger, or the corpus changed.
     """
+    on_ray = isinstance(texts, OnRay)
+    if on_ray and processes.count > 1:
+        raise ArgumentError("a corpus on Ray must be surveyed from one process, and this is one of a launch")
     if folder is None:
         raise ArgumentError("folder must be given for a corpus: what is done of it is written there")
     if reader.tokenizer is None:
         raise ArgumentError("tokenizer must be given for a corpus, whose files hold texts")
-    corpus = corpus.absolute()
+    if isinstance(texts, OnRay):
+        corpus = texts.corpus.absolute()
+    else:
+        corpus = texts.absolute()
     settings = dict(settings) | {"column": corpus.column, "stretch": corpus.stretch}
     # Where nothing is to be read, nothing is written.
     stretches = list(corpus.stretches())
     ledger = _started(folder, settings, resume, processes)
     work, done = Work(reader, corpus, ledger, batch_size), 0
-    for stretch in stretches[processes.index :: processes.count]:
-        done += work.do(stretch)
+    for count in _counts(work, stretches, texts, processes):
+        done += count
         if progress is not None:
             progress(done)
     # The ledger is complete only when the last process has written its parts.
     processes.wait()
     return ledger.profile((item.source, item.start, item.stop) for item in stretches), done
+
+
+def _counts(
+    work: Work, stretches: list[Stretch], texts: Corpus | OnRay, processes: Processes
+) -> Iterator[int]:
+    """Do all the work of this process; how many texts each stretch has, as soon as it is done."""
+    if isinstance(texts, OnRay):
+        yield from workers.counts(work, stretches, actors=texts.actors, cpus=texts.cpus, gpus=texts.gpus)
+        return
+    for stretch in stretches[processes.index :: processes.count]:
+        yield work.do(stretch)
 
 
 def _started(

@@ -20,7 +20,7 @@ from regard.record.ledger import Ledger
 from regard.record.profile import Profile
 from regard.statistics.table import Choice, wanted
 from regard.survey.batches import Batch, batches_of
-from regard.survey.corpora import survey_corpus
+from regard.survey.corpora import OnRay, survey_corpus
 from regard.survey.corpus import Corpus
 from regard.survey.processes import Processes
 from regard.survey.reader import Reader
@@ -51,7 +51,7 @@ Asked = Statistics | Callable[[dict[str, Any]], Statistics] | None
 
 def survey(
     model: nn.Module,
-    batches: Iterable[Mapping[str, Any]] | Iterable[str] | Corpus,
+    batches: Iterable[Mapping[str, Any]] | Iterable[str] | Corpus | OnRay,
     *,
     tokenizer: Callable[..., Any] | None = None,
     statistics: Asked = None,
@@ -74,8 +74,9 @@ def survey(
     `shard` batches, and what is there is not done again. Under `accelerate launch` each process reads its share of the
     batches, all of which every process must be given in the same order, and all processes return the whole profile.
 
-    A `Corpus` in place of the batches is texts in files that need not fit in memory, nor on this machine. It
-    must have a folder, where each stretch of a file becomes a Parquet file; this may be an address of fsspec.
+    A `Corpus` in place of the batches is texts in files that need not fit in memory, nor on this machine; actors of
+    Ray read it as `OnRay(corpus)`. It must have a folder, where each stretch of a file becomes a Parquet file; this may
+    be an address of fsspec. All ways to read a corpus go on with the same ledger.
 
     Args:
         model: any module that `watch` can see.
@@ -139,7 +140,7 @@ def survey(
         "tokens": tokens,
         "batch_size": batch_size,
     }
-    if isinstance(batches, Corpus):
+    if isinstance(batches, Corpus | OnRay):
         profile, done = survey_corpus(
             reader,
             batches,

@@ -230,7 +230,8 @@ def read(
         scale=arguments.get("scaling"),
         dropout=float(arguments.get("dropout") or 0.0),
         window=arguments.get("sliding_window") or getattr(module, "sliding_window", None),
-        unknown=tuple(sorted(arguments.keys() - KNOWN)),
+        # An argument that is None was not given: encoders pass on what only their cross-attention has.
+        unknown=tuple(sorted(name for name in arguments.keys() - KNOWN if arguments[name] is not None)),
         output=lambda result: _heads_first(result[0], query, value),
         result=lambda output: (output.transpose(1, 2).contiguous(), None),
         changed=_changed,
