@@ -16,7 +16,7 @@ from regard.explorer.opened import NotOpenError
 from regard.explorer.quizzes import MEASURED, SHOWN, Quizzes
 from regard.learn.quizzes.deck import Deck
 from regard.learn.quizzes.generate import draw
-from regard.learn.quizzes.waiting import in_turn, waiting
+from regard.learn.quizzes.waiting import alternate, waiting
 
 QUIZ = "/api/learn/quiz"
 CONCEPTS = learn.concepts()
@@ -52,7 +52,7 @@ def test_the_questions_are_those_of_the_package_without_their_answers(client, re
 
 
 def test_every_question_of_a_record_is_asked_once_and_graded_as_the_package_grades(client, record, learning):
-    expected = in_turn(CONCEPTS, draw(record, MEASURED))
+    expected = alternate(CONCEPTS, draw(record, MEASURED))
     kinds = set()
     for number, question in enumerate(expected):
         told = ask(client, record="r1")

@@ -19,7 +19,7 @@ from regard.learn.quizzes.concepts import concepts
 from regard.learn.quizzes.deck import Deck
 from regard.learn.quizzes.generate import quiz
 from regard.learn.quizzes.question import Grade, Question, grade
-from regard.learn.quizzes.waiting import in_turn
+from regard.learn.quizzes.waiting import alternate
 from regard.record import Profile, Record, load
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _questions(console: Console, path: Path | None) -> list[Question]:
                 console.print(f"{warning.message}.", style="dim")
             return measured
         measured = list(_embedded())
-    return in_turn(concepts(), measured)
+    return alternate(concepts(), measured)
 
 
 def _embedded() -> tuple[Question, ...]:

@@ -10,7 +10,7 @@ from regard.explorer.recent import Recent
 from regard.learn.quizzes.concepts import concepts
 from regard.learn.quizzes.generate import draw
 from regard.learn.quizzes.question import Question
-from regard.learn.quizzes.waiting import in_turn
+from regard.learn.quizzes.waiting import alternate
 
 # Of one record, as `regard learn --quiz` asks; more would be variations.
 MEASURED = 40
@@ -30,10 +30,11 @@ class Quizzes:
         if record is None:
             return list(concepts())
         measured = self._measured.get(record.id, lambda: draw(record.record, MEASURED))
-        return in_turn(concepts(), measured)
+        return alternate(concepts(), measured)
 
     def show(self, question: Question) -> None:
         """Remember a question that somebody is asked."""
+        # Apart from the questions of records: an answer may come after its record was closed.
         self._shown.get(question.card_id, lambda: question)
 
     def shown(self, card_id: int) -> Question:

@@ -80,7 +80,7 @@ def test_two_questions_are_answered_by_keyboard_alone(opened, learning, browser_
         wrong = number.number + 3 * number.tolerance + 1
         page.keyboard.type(f"{wrong:g}")
         page.keyboard.press("Enter")
-        answer.get_by_role("heading", name=f"✗ Not so: {number.expected}").wait_for()
+        answer.get_by_role("heading", name=f"✗ Not so: it is {number.expected}").wait_for()
         assert answer.locator(".why").inner_text() == number.explanation
         # The bars of its picture are the numbers of the picture.
         shown = [read(text) for text in answer.locator(".bars td:not(.bar)").all_inner_texts()]

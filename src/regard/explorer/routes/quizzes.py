@@ -72,6 +72,7 @@ async def next_question(
         line = waiting(Deck(learner), cards, questions, datetime.now(UTC))
         question = None
         if line.next is not None:
+            # What grades the answer stays here until there is one.
             quizzes.show(line.next)
             question = line.next.to_dict(answered=False)
         return NextQuestion(question, line.due, line.new, line.elsewhere, line.later)
@@ -89,5 +90,6 @@ def answer(
     # An answer that is none leaves the question open.
     verdict = grade(question, wanted.answer)
     again = deck.review(question, verdict.correct)
+    # Only now: where the database refused the review, the learner may answer again.
     quizzes.answered(card_id)
     return Graded(verdict.to_dict(), question.right, again)

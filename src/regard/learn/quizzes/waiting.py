@@ -50,11 +50,12 @@ def waiting(deck: Deck, cards: Sequence[Card], questions: Sequence[Question], no
         next=next(iter([*due, *new]), None),
         due=len(due),
         new=len(new),
+        # Generated anew, a question of another model is not among these, and cannot be asked.
         elsewhere=sum(card.due < now and card.card_id not in here for card in cards),
         later=min((card.due for card in cards if card.due >= now), default=None),
     )
 
 
-def in_turn(*piles: Sequence[Question]) -> list[Question]:
+def alternate(*piles: Sequence[Question]) -> list[Question]:
     """One question of each pile after the other, so that a day has some of all."""
     return [question for question in chain(*zip_longest(*piles)) if question]
