@@ -34,6 +34,7 @@ const whole: Address = {
   step: 6000,
   at: "3.1",
   exercise: "causal mask",
+  learn: "quiz",
   play: { kind: "low rank", text: "a & b = c; d~e" },
 };
 

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { resolve, titlesOf } from "../src/learn/bookmark";
+import { when } from "../src/learn/learn";
 import { edit } from "../src/learn/typing";
 
 const record = (id: string, title: string) => ({ id, title, model: "", tokens: 3, calls: 1, kind: "" });
@@ -56,5 +57,18 @@ describe("the editor", () => {
     expect(typed("Tab", "a\n|b\n\nc|\nd")).toBe("a\n    b\n\n    c\nd");
     expect(typed("Tab", "a\n|    b\n  c|", true)).toBe("a\nb\nc");
     expect(typed("x", "a|")).toBe(null);
+  });
+});
+
+describe("when a question is asked again", () => {
+  it.each([
+    [0, "in 1 minute"],
+    [10 * 60, "in 10 minutes"],
+    [5400, "in 2 hours"],
+    [86_400, "in 1 day"],
+    [2.6 * 86_400, "in 3 days"],
+  ])("after %d seconds it is said %s", (seconds, words) => {
+    const now = Date.UTC(2026, 4, 1);
+    expect(when(new Date(now + 1000 * seconds).toISOString(), now)).toBe(words);
   });
 });

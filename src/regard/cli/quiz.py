@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from datetime import UTC, datetime
-from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from regard.learn.quizzes.concepts import concepts
 from regard.learn.quizzes.deck import Deck
 from regard.learn.quizzes.generate import quiz
 from regard.learn.quizzes.question import Grade, Question, grade
+from regard.learn.quizzes.waiting import alternate
 from regard.record import Profile, Record, load
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def _questions(console: Console, path: Path | None) -> list[Question]:
                 console.print(f"{warning.message}.", style="dim")
             return measured
         measured = list(_embedded())
-    # In turn, so that a day has some of both.
-    return [question for question in chain(*zip_longest(concepts(), measured)) if question]
+    return alternate(concepts(), measured)
 
 
 def _embedded() -> tuple[Question, ...]:

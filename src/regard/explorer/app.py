@@ -17,6 +17,7 @@ from regard.explorer.jobs import Jobs
 from regard.explorer.learning import Learning
 from regard.explorer.opened import NotOpenError, Opened
 from regard.explorer.preparing import Preparing
+from regard.explorer.quizzes import Quizzes
 from regard.explorer.routes import (
     changes,
     check,
@@ -26,6 +27,7 @@ from regard.explorer.routes import (
     histories,
     learning,
     playground,
+    quizzes,
     records,
     runs,
     views,
@@ -64,11 +66,25 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
     app.state.opened, app.state.jobs = opened, jobs
     app.state.learning = learner or Learning()
     app.state.preparing = Preparing()
+    app.state.quizzes = Quizzes()
     app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
     app.state.slow = Lane(1, opened.limits.waiting)
     # Of solutions, which run in processes of their own.
     app.state.checks = Lane(opened.limits.computing, opened.limits.waiting)
-    for part in (records, heads, changes, views, files, check, flow, histories, runs, playground, learning):
+    for part in (
+        records,
+        heads,
+        changes,
+        views,
+        files,
+        check,
+        flow,
+        histories,
+        runs,
+        playground,
+        learning,
+        quizzes,
+    ):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)
     return app

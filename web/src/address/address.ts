@@ -23,6 +23,8 @@ export const DIRECTIONS = ["from", "to"] as const;
 export type Direction = (typeof DIRECTIONS)[number];
 export const FLOW_WAYS = ["back", "forward"] as const;
 export type FlowWay = (typeof FLOW_WAYS)[number];
+export const LEARN_PARTS = ["path", "quiz"] as const;
+export type LearnPart = (typeof LEARN_PARTS)[number];
 export const FLOW_TEXTS = ["target", "source"] as const;
 export type FlowText = (typeof FLOW_TEXTS)[number];
 /** Some neighboring tokens: from the first to before the last. */
@@ -74,6 +76,8 @@ export interface Address {
   at: string;
   /** The exercise of Learn; "" for the path. */
   exercise: string;
+  /** What Learn shows where no exercise is open. */
+  learn: LearnPart;
   /** The playground's own state, as the server takes it. */
   play: Record<string, string>;
 }
@@ -200,6 +204,7 @@ const FIELDS = {
   step: optional("step"),
   at: text("at", "0.0"),
   exercise: text("exercise"),
+  learn: word<LearnPart>("show", LEARN_PARTS),
 } as const;
 
 type Named = keyof typeof FIELDS;

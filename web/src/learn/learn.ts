@@ -1,5 +1,6 @@
 // What the views of Learn ask, and what they are answered; in words of the server.
 import type { Client } from "../api/client";
+import { plural } from "../text/numbers";
 
 export type LessonState = "open" | "begun" | "done";
 
@@ -55,6 +56,44 @@ export interface Exercise {
   note: string;
 }
 
+/** Rows of numbers, not negative: weights with queries down and keys across, or one row of bars. */
+export interface Picture {
+  kind: "map" | "bars";
+  values: number[][];
+  rows: string[];
+  columns: string[];
+  title: string;
+  unit: string;
+  /** Tokens a side of a cell of a map. */
+  cell: number;
+}
+
+/** A question without its answer. */
+export interface Question {
+  card_id: number;
+  template: string;
+  lesson: number;
+  text: string;
+  unit: string;
+  numeric: boolean;
+  choices: { text: string; picture: Picture | null }[];
+  picture: Picture | null;
+}
+
+export interface Waiting {
+  question: Question | null;
+  due: number;
+  new: number;
+  elsewhere: number;
+  later: string | null;
+}
+
+export interface Graded {
+  grade: { correct: boolean; expected: string; explanation: string; picture: Picture | null };
+  right: number | null;
+  again: string;
+}
+
 export type Kind = "must_mend" | "could_be_better" | "note" | "praise";
 
 export interface Message {
@@ -93,6 +132,9 @@ export class Learn {
     this.ask<Overview>("POST", "/bookmarks", { title, address, record });
   removeBookmark = (id: string) => this.ask<Overview>("DELETE", `/bookmarks/${encodeURIComponent(id)}`);
   note = (about: string, text: string) => this.ask<Overview>("POST", "/notes", { about, text });
+  /** What is to be asked now; of a record too, unless it is "". */
+  waiting = (record: string) => this.ask<Waiting>("GET", `/quiz?${new URLSearchParams({ record })}`);
+  answer = (card: number, answer: string) => this.ask<Graded>("POST", `/quiz/${card}`, { answer });
   export = () => this.ask<unknown>("GET", "/export");
   import = (document: unknown) => this.ask<Overview>("POST", "/import", document);
   forget = () => this.ask<Overview>("DELETE", "");
@@ -101,6 +143,16 @@ export class Learn {
     const ask = body === undefined ? { method } : { method, body };
     return this.client.carrier.json(`api/learn${path}`, ask) as Promise<T>;
   }
+}
+
+const [MINUTE, HOUR, DAY] = [60_000, 3_600_000, 86_400_000];
+
+/** When something is due, as people say it; `now` in milliseconds. */
+export function when(due: string, now: number): string {
+  const wait = Date.parse(due) - now;
+  if (wait < HOUR) return `in ${plural(Math.max(1, Math.round(wait / MINUTE)), "minute")}`;
+  if (wait < DAY) return `in ${plural(Math.round(wait / HOUR), "hour")}`;
+  return `in ${plural(Math.round(wait / DAY), "day")}`;
 }
 
 function of(name: string): string {

@@ -96,8 +96,7 @@ def quiz(
                     "inputs must be given with a model, got None: the keyword arguments of its call"
                 )
             templates["removal"] = Removal(model, inputs).question
-        texts = max((call.sizes.batch for call in source), default=0)
-        questions = _drawn(templates, [Source(source, batch) for batch in range(texts)], rng, count)
+        questions = _drawn(templates, _texts(source), rng, count)
     else:
         raise ArgumentError(f"source must be a record, a profile or a model, got {type(source).__name__}")
     result = tuple(questions)
@@ -105,6 +104,16 @@ def quiz(
         text = f"{len(result)} of {count} questions: no other has an answer that is clearly apart from the wrong ones"
         warnings.warn(text, FewQuestionsWarning, stacklevel=2)
     return result
+
+
+def draw(record: Record, count: int, seed: int = 0) -> tuple[Question, ...]:
+    """Questions from a record, as `quiz` gives them; where they are fewer than `count`, nobody is warned."""
+    return tuple(_drawn(TEMPLATES, _texts(record), Random(seed), count))
+
+
+def _texts(record: Record) -> list[Source]:
+    texts = max((call.sizes.batch for call in record), default=0)
+    return [Source(record, batch) for batch in range(texts)]
 
 
 def _drawn(

@@ -66,7 +66,8 @@ class Learner:
 
     def cards(self) -> dict[int, Mapping[str, Any]]:
         """What py-fsrs knows of each quiz card that was answered, by its number."""
-        return {int(one.card_id): one.state for one in self.progress().cards.values()}
+        # A document that was taken in may name cards otherwise, and those are of no question here.
+        return {int(key): one.state for key, one in self.progress().cards.items() if key.isdecimal()}
 
     def noted(self, about: str) -> str:
         """The note about something; "" for none."""
