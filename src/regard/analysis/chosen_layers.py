@@ -32,6 +32,7 @@ def places_of(names: list[str], layers: Layers) -> list[int]:
     """Which of these names of layers are meant: see `calls_of`."""
     if layers is None:
         return list(range(len(names)))
+    # A text can be gone through too, and its letters are no layers.
     if isinstance(layers, str) or not isinstance(layers, Iterable):
         layers = [layers]
     chosen = set[int]()

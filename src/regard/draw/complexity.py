@@ -58,6 +58,7 @@ def growth(
     points = [point for curve in curves.values() for point in curve]
     if not points:
         raise ArgumentError("growth needs at least one curve with a point, got none")
+    # Memory that nobody measured has no panel.
     if any(point.bytes for point in points):
         panels = ["seconds", "bytes"]
     else:
@@ -95,11 +96,13 @@ def _scale(axes: Axes, lengths: Sequence[int], panel: str) -> None:
     axes.set_yscale("log")
     axes.minorticks_off()
     axes.set_xlim(lengths[0] / 1.25, lengths[-1] * 1.25)
+    # Eight labels at most: more would touch.
     shown = lengths[:: -(-len(lengths) // 8)]
     axes.set_xticks(shown, [f"{n:,}".replace(",", " ") for n in shown])
     low, high = axes.get_ylim()
     ticks = [10.0**p for p in range(-9, 18) if low <= 10.0**p <= high]
     axes.set_yticks(ticks, [_written(tick, panel) for tick in ticks])
+    # Ticks outside would have widened it.
     axes.set_ylim(low, high)
     plain(axes)
     for text in axes.get_xticklabels():

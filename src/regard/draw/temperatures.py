@@ -60,6 +60,7 @@ def temperatures(
         Entry(f"T = {degree:g} · entropy {_entropy(curve):.2f} nats", color)
         for degree, color, curve in zip(degrees, hues, curves, strict=True)
     ]
+    # What may not be attended is not among those alike.
     free = int(np.isfinite(values).sum())
     entries.append(Entry(f"1/{free}, all keys alike", style.MUTED, "dashes"))
     note = "T divides the scores before the softmax: below 1 the weights become sharper, above 1 flatter."
@@ -75,6 +76,7 @@ def temperatures(
     top = max(float(curve.max()) for curve in curves)
     axes.axhline(0, color=style.FAINT, linewidth=0.8, zorder=1)
     axes.spines["bottom"].set_visible(False)
+    # Points at 0 are whole, and the highest has room.
     axes.set_ylim(-0.03 * top, 1.06 * top)
     return figure
 

@@ -75,6 +75,7 @@ class EncoderForPointing(Model):
                 raise ShapeError(f"{name} must be {tuple(input_ids.shape)}, got {tuple(tensor.shape)}")
         hidden = self.encoder(input_ids, attention_mask, token_type_ids).last_hidden_state
         if labels is None:
+            # Nothing to gain is known: the query reads the states themselves.
             return PointingOutput(pooled=self.pointer(hidden, places, hidden))
         gained = self.pointer(hidden, places, labels[..., None].to(hidden.dtype))[:, 0]
         return PointingOutput(loss=-gained.mean(), gained=gained)

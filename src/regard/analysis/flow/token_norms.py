@@ -70,6 +70,7 @@ def token_norms(
     parts = []
     for call, values in zip(calls, value_norms_of(calls, model), strict=True):
         assert call.query is not None and call.key is not None
+        # One row of the weights: all of them are never made.
         here = slice(token, token + 1)
         weights = window(call.query, call.key, call.spec_parts, here, slice(None))[batch, :, 0].double()
         if call.padded is not None and bool(call.padded[batch, token]):
@@ -77,6 +78,7 @@ def token_norms(
         value_norms = values.attended(_row(weights, values.norms, batch))[batch]
         norms = weights * value_norms
         most, keys = norms.topk(min(whole("top", top, 1), norms.shape[-1]), -1)
+        # A norm of 0 names no key.
         head, rank = (most > 0).nonzero(as_tuple=True)
         key = keys[head, rank]
         count = len(head)

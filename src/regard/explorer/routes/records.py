@@ -89,6 +89,7 @@ def _line(one: OpenRecord, others: list[OpenRecord]) -> RecordLine:
     line.can_change = one.model is not None and one.model.kind != "task"
     line.next_tokens = one.next_tokens is not None
     line.changes = list(one.settings)
+    # A record that was closed is none to go back to.
     if one.base is not None and one.base in others:
         line.base = one.base.id
     return line

@@ -40,8 +40,10 @@ def _digits(image: Pixels) -> Iterator[tuple[Pixels, int]]:
     """The square around each digit, and the digit's larger side; what touches is one."""
     measure = require("scipy.ndimage", extra="tasks")
     labels, _ = measure.label(image > INKED, structure=np.ones((3, 3)))
+    # Squares around digits at the edge reach beyond the canvas.
     padded = np.pad(image, BOX)
     for rows, columns in measure.find_objects(labels):
+        # A faint speck is no digit.
         if image[rows, columns].max() < 2 * INKED:
             continue
         top, left = ((one.start + one.stop) // 2 + BOX // 2 for one in (rows, columns))
@@ -54,6 +56,7 @@ def _digits(image: Pixels) -> Iterator[tuple[Pixels, int]]:
 def _nearest(bank: Pixels, square: Pixels) -> float:
     """The least squared distance to any of `(drawings, pixels)`; never 0, so that it has a logarithm."""
     pixels = square.ravel()
+    # |a − b|² = |a|² − 2ab + |b|², so that no array of differences is made.
     distances = np.einsum("dp,dp->d", bank, bank) - 2 * bank @ pixels + pixels @ pixels
     return max(float(distances.min()), 1e-6)
 
@@ -88,6 +91,7 @@ def _drawn(font: Any, digit: str) -> Pixels:
     left, top, right, bottom = font.getbbox(digit)
     corner = (side - left - right) / 2, (side - top - bottom) / 2
     drawing.Draw(page).text(corner, digit, font=font, fill=255)
+    # Each pixel is the mean of what was drawn finely.
     small = np.asarray(page.resize((16, 16), image.Resampling.BOX), dtype=np.float64)
     return small / max(small.max(), 1.0)
 

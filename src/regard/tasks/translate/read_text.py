@@ -61,6 +61,7 @@ class Source:
             raise ArgumentError(
                 f"the text must have 1 to {LONGEST} words and signs, got {len(subwords):,}; this model knows {known}"
             )
+        # Before the vocabulary, which has the words of both languages that are written too.
         _check_english(subwords, known)
         try:
             vocabulary.encode(subwords)
@@ -70,6 +71,7 @@ class Source:
 
     def right(self, written: Written, vocabulary: Vocabulary) -> Pair | None:
         """The pair whose target was written; None where it was none of them."""
+        # Without the end, which no pair has.
         target = written.ids[:-1]
         return next((pair for pair in self.pairs if vocabulary.encode(pair.target.subwords) == target), None)
 
@@ -87,6 +89,7 @@ class Source:
                 f"This cannot be checked: it is none of the {KNOWN[self.task]}, or there is no such day or time."
             )
             return
+        # Forms that mean the same are read as one of them.
         if str(self.pairs[0].source) != self.text:
             yield f"It was read as {str(self.pairs[0].source)!r}."
         if right is None:
