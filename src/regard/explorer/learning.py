@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from regard.errors import require
+from regard.explorer.visitors import HERE, Visitor
 
 if TYPE_CHECKING:
     from regard.learn.store import Learner, Store
@@ -16,7 +18,7 @@ VARIABLE = "REGARD_DATABASE"
 
 
 class Learning:
-    """The learner of one server; safe to ask from several threads.
+    """The learners of one server; safe to ask from several threads.
 
     Args:
         url: of the database; "": that of the environment variable REGARD_DATABASE, or the user's own.
@@ -32,7 +34,11 @@ class Learning:
 
     @property
     def learner(self) -> Learner:
-        """The user of this machine.
+        """The user of this machine."""
+        return self.learner_of(HERE)
+
+    def learner_of(self, visitor: Visitor) -> Learner:
+        """The learner that a visitor is.
 
         Raises:
             ArgumentError: the database cannot be opened.
@@ -44,7 +50,11 @@ class Learning:
         with self._lock:
             if self._store is None:
                 self._store = Store(self._url)
-            return self._store.learner()
+            return self._store.learner(visitor.issuer, visitor.subject)
+
+    def of(self, visitor: Visitor) -> Own:
+        """What one visitor sees of it."""
+        return Own(self, visitor)
 
     def close(self) -> None:
         """Let go of the database; who asks again opens it again."""
@@ -52,3 +62,21 @@ class Learning:
             if self._store is not None:
                 self._store.close()
                 self._store = None
+
+
+@dataclass(frozen=True)
+class Own:
+    """A visitor's share: the learner, and whether the learner's solutions are run here."""
+
+    learning: Learning
+    visitor: Visitor
+
+    @property
+    def learner(self) -> Learner:
+        """The learner that the visitor is."""
+        return self.learning.learner_of(self.visitor)
+
+    @property
+    def runs_code(self) -> bool:
+        """Whether solutions are run."""
+        return self.learning.runs_code

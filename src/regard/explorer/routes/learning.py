@@ -14,9 +14,10 @@ from pydantic import Field
 
 from regard import files
 from regard.errors import ArgumentError
-from regard.explorer.learning import Learning
+from regard.explorer.learning import Own
 from regard.explorer.opened import NotOpenError
 from regard.explorer.routes.shared import Lane
+from regard.explorer.visitors import visitor_of
 from regard.learn.checking import check_file, exercise
 from regard.learn.exercise import Exercise
 from regard.learn.lessons import PATH
@@ -35,8 +36,8 @@ router = APIRouter(prefix="/learn")
 MOST = 100_000
 
 
-def _learning(request: Request) -> Learning:
-    return request.app.state.learning
+def _learning(request: Request) -> Own:
+    return request.app.state.learning.of(visitor_of(request))
 
 
 def _lane(request: Request) -> Lane:
@@ -50,7 +51,7 @@ def _exercise(name: str) -> Exercise:
         raise NotOpenError(str(error)) from error
 
 
-Learn = Annotated[Learning, Depends(_learning)]
+Learn = Annotated[Own, Depends(_learning)]
 Wanted = Annotated[Exercise, Depends(_exercise)]
 
 
