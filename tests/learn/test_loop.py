@@ -16,7 +16,7 @@ if sys.platform == "win32":
     pytest.skip("a pseudo terminal is POSIX's", allow_module_level=True)
 
 PATIENCE = 60
-ATTENTION, ONE_HEAD = learn.exercise("attention"), learn.exercise("one head")
+ATTENTION, NEXT = learn.exercise("attention"), learn.exercise("score variance")
 WRONG = ATTENTION.solved.replace(" / np.sqrt(query.shape[-1])", "")
 
 
@@ -71,15 +71,15 @@ def test_a_learner_goes_from_unsolved_to_the_next_exercise(terminal, folder):
     screen.expect("attention: passed")
     screen.expect("next")
     # The next exercise begins on the learner's word alone.
-    assert not (folder / "regard-exercises" / "one_head.py").exists()
+    assert not (folder / "regard-exercises" / NEXT.file).exists()
     screen.send("s")
     screen.expect("def attention")
     screen.send("l")
     screen.expect("passed.*attention")
     screen.send("n")
-    screen.expect("one head, lesson 5")
+    screen.expect("score variance, lesson 3")
     screen.expect("not written yet")
-    assert (folder / "regard-exercises" / "one_head.py").read_text() == ONE_HEAD.unsolved
+    assert (folder / "regard-exercises" / NEXT.file).read_text() == NEXT.unsolved
     screen.send("q")
     screen.expect(pexpect.EOF)
     screen.close()

@@ -21,7 +21,7 @@ def exercises() -> tuple[Exercise, ...]:
     Example:
         >>> import regard as rg
         >>> [exercise.name for exercise in rg.learn.exercises()][:3]
-        ['cosine', 'softmax', 'attention']
+        ['cosine', 'nearest', 'softmax']
     """
     return EXERCISES
 

@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import combinations, product
+
 import numpy as np
 
 from regard.learn.exercise import Variant
 
 DIGITS = (1, 2, 3, 4)
+
+
+def composed(function, *groups, leave_out=()):
+    """Variants with one mistake, and with two of different groups.
+
+    Args:
+        function: takes the inputs, and by keyword what a mistake changes.
+        groups: of mistakes, each a name, a sentence and its keywords.
+        leave_out: names of pairs that come to the same as another mistake.
+    """
+    # A mistake alone is the likelier one, and so comes first.
+    chosen = [(mistake,) for group in groups for mistake in group]
+    chosen += [pair for first, second in combinations(groups, 2) for pair in product(first, second)]
+    variants = []
+    for mistakes in chosen:
+        texts = [text for _, text, _ in mistakes]
+        text = texts[0]
+        if len(texts) == 2:
+            text = f"Two things are wrong. First: {texts[0]} Second: {texts[1]}"
+        changes = {name: value for _, _, options in mistakes for name, value in options.items()}
+        variants.append(
+            Variant(" + ".join(name for name, _, _ in mistakes), text, partial(function, **changes))
+        )
+    return tuple(variant for variant in variants if variant.name not in leave_out)
 
 
 def rounded(solution):

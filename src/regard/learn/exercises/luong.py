@@ -1,0 +1,239 @@
+"""One step of a decoder that looks back, as Luong has it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from regard.learn.exercise import Case, Exercise
+from regard.learn.exercises.general import composed, spoilt
+from regard.learn.exercises.inputs import numbers
+
+
+def luong_step(state, states, w):
+    """What a decoder hands on in one step: what it has found in the source, joined with its state.
+
+    state (dim,): of the decoder. states (source, dim): of the encoder, one for each source word. w (2 · dim, out). Returns
+    (out,): tanh([context, state] @ w), where context is the mean of the states, weighted by a softmax of states · state.
+    """
+    scores = states @ state
+    terms = np.exp(scores - scores.max())
+    context = terms / terms.sum() @ states
+    return np.tanh(np.concatenate([context, state]) @ w)
+
+
+def _softmax(scores):
+    with np.errstate(all="ignore"):
+        terms = np.exp(scores - scores.max())
+        return terms / terms.sum()
+
+
+def _unstable(scores):
+    with np.errstate(all="ignore"):
+        return np.exp(scores) / np.exp(scores).sum()
+
+
+def _read(state, states, *, score=lambda s, states: states @ s, weigh=_softmax):
+    return weigh(score(state, states)) @ states
+
+
+def _joined(context, state):
+    return np.concatenate([context, state])
+
+
+def _step(state, states, w, *, read=_read, join=_joined, apply=lambda x, w: np.tanh(x @ w), **scores):
+    return apply(join(read(state, states, **scores), state), w)
+
+
+def _decoder(seed, source, dim, out, size=1.0):
+    arrays = {
+        "state": size * numbers(seed, dim),
+        "states": size * numbers(seed + 1, source, dim),
+        # Small, as tanh hides what lies far from 0.
+        "w": numbers(seed + 2, 2 * dim, out) / 4 / size,
+    }
+    return Case(arrays, large=size > 10)
+
+
+# How the source is read; the first three undo what the attention was for.
+READS = (
+    (
+        "last state",
+        "Only the encoder's last state is used, which is the bottleneck: take the weighted mean of all states.",
+        {"read": lambda s, states: states[-1]},
+    ),
+    (
+        "plain mean",
+        "All states have the same weight: weights are a softmax of states @ state.",
+        {"read": lambda s, states: states.mean(0)},
+    ),
+    (
+        "best state alone",
+        "Only the state with the largest score is used: take the mean of all, weighted by the softmax.",
+        {"read": lambda s, states: states[(states @ s).argmax()]},
+    ),
+    (
+        "sum",
+        "The states are added up without weights: weights are a softmax of states @ state.",
+        {"read": lambda s, states: states.sum(0)},
+    ),
+    (
+        "√d",
+        "The scores are divided by √d: Luong's dot score has no scale.",
+        {"score": lambda s, states: states @ s / np.sqrt(len(s))},
+    ),
+    (
+        "cosines",
+        "The scores are cosines: Luong's dot score is not divided by lengths.",
+        {"score": lambda s, states: states @ s / np.linalg.norm(states, axis=1) / np.linalg.norm(s)},
+    ),
+    (
+        "sign of the scores",
+        "The scores have the wrong sign: the states that are least like the decoder's get the most weight.",
+        {"score": lambda s, states: -states @ s},
+    ),
+    (
+        "tanh of the scores",
+        "The scores go through tanh, as additive ones do: the dot score has none.",
+        {"score": lambda s, states: np.tanh(states @ s)},
+    ),
+    (
+        "no softmax",
+        "The scores are used as weights: take their softmax first.",
+        {"weigh": lambda scores: scores},
+    ),
+    (
+        "no exponential",
+        "The scores are divided by their sum without np.exp: that is no softmax, and weights may be negative.",
+        {"weigh": lambda scores: scores / scores.sum()},
+    ),
+    (
+        "no division by the sum",
+        "The exponentials are not divided by their sum: the weights must add up to 1.",
+        {"weigh": np.exp},
+    ),
+    (
+        "shifted, no division by the sum",
+        "The largest score is subtracted, but the exponentials are not divided by their sum.",
+        {"weigh": lambda scores: np.exp(scores - scores.max())},
+    ),
+    (
+        "sigmoid",
+        "A sigmoid of each score stands in the place of the softmax: the weights must add up to 1.",
+        {"weigh": lambda scores: 1 / (1 + np.exp(-scores))},
+    ),
+    (
+        "divided by the source words",
+        "The weights are divided by the number of source words once more: they add up to 1 already.",
+        {"weigh": lambda scores: _softmax(scores) / len(scores)},
+    ),
+    (
+        "unstable softmax",
+        "np.exp overflows on large scores and NaN comes out: subtract the largest score before np.exp.",
+        {"weigh": _unstable},
+    ),
+)
+JOINS = (
+    (
+        "state first",
+        "The two are joined in the other order: first the context, then the state.",
+        {"join": lambda c, s: np.concatenate([s, c])},
+    ),
+    (
+        "context alone",
+        "The decoder's own state is left out: join it to the context, np.concatenate([context, state]).",
+        {"join": lambda c, s: np.concatenate([c, 0 * s])},
+    ),
+    (
+        "state alone",
+        "What was found in the source is left out: join the context to the state.",
+        {"join": lambda c, s: np.concatenate([0 * c, s])},
+    ),
+    (
+        "context twice",
+        "The context is joined to itself: join it to the decoder's state.",
+        {"join": lambda c, s: np.concatenate([c, c])},
+    ),
+    (
+        "state twice",
+        "The state is joined to itself: join the context to it.",
+        {"join": lambda c, s: np.concatenate([s, s])},
+    ),
+    (
+        "alternating",
+        "Numbers of context and state alternate: all of the context comes first, then all of the state.",
+        {"join": lambda c, s: np.stack([c, s], -1).reshape(-1)},
+    ),
+    (
+        "added",
+        "State and context are added before they meet w: join them, so that each has rows of w for itself.",
+        {"join": lambda c, s: np.concatenate([c + s, c + s])},
+    ),
+)
+LASTS = (
+    (
+        "no tanh",
+        "There is no tanh: it comes last, around the product with w.",
+        {"apply": lambda x, w: x @ w},
+    ),
+    (
+        "tanh first",
+        "tanh comes before the product with w: it comes last.",
+        {"apply": lambda x, w: np.tanh(x) @ w},
+    ),
+    (
+        "tanh twice",
+        "tanh is taken twice, before the product with w and after it: only after it.",
+        {"apply": lambda x, w: np.tanh(np.tanh(x) @ w)},
+    ),
+    (
+        "relu for tanh",
+        "There is a relu in place of the tanh: take np.tanh.",
+        {"apply": lambda x, w: np.maximum(x @ w, 0)},
+    ),
+    (
+        "sigmoid for tanh",
+        "There is a sigmoid in place of the tanh: take np.tanh.",
+        {"apply": lambda x, w: 1 / (1 + np.exp(-x @ w))},
+    ),
+    (
+        "w not used",
+        "w is not used: the joined vector is multiplied with it, before tanh.",
+        {"apply": lambda x, w: np.tanh(x)},
+    ),
+    (
+        "softmax last",
+        "There is a softmax in place of the tanh: that belongs to the scores, and what is handed on is no weight.",
+        {"apply": lambda x, w: _softmax(x @ w)},
+    ),
+)
+# Sizes differ from each other, so that a vector on the wrong side of a product stops.
+LUONG = Exercise(
+    name="luong step",
+    lesson=7,
+    statement=(
+        "Write what a decoder with the attention of Luong et al. 2015 hands on in one step. Scores are the dot "
+        "products of its state with each state of the encoder, without √d; a softmax makes weights of them; the "
+        "context is the mean of the encoder's states under these weights. Then tanh([context, state] @ w): context "
+        "first."
+    ),
+    solution=luong_step,
+    cases=(
+        _decoder(881, 2, 2, 2),
+        _decoder(884, 3, 3, 3),
+        _decoder(887, 5, 3, 2),
+        _decoder(890, 2, 5, 7),
+        _decoder(893, 5, 2, 3, size=100.0),
+    ),
+    variants=(
+        *composed(_step, (READS[1], READS[4], READS[8]), JOINS[:2], LASTS[:2]),
+        *composed(_step, tuple(read for number, read in enumerate(READS) if number not in (1, 4, 8))),
+        *composed(_step, JOINS[2:]),
+        *composed(_step, LASTS[2:]),
+        *spoilt(luong_step, axes=1),
+    ),
+    hints=(
+        "states @ state has one score for each source word; the softmax of them is one row of weights.",
+        "weights @ states is the context, as wide as the state; np.concatenate([context, state]) is twice as wide.",
+    ),
+    praise="The decoder reads all of the source in each step, and hands on what it found beside its own state.",
+)
