@@ -35,29 +35,31 @@ def _at_partner(weights, partner):
     return weights[np.arange(len(partner)), partner]
 
 
-def _over_written(weights, partner):
-    # Which written word looks most at the partner.
-    return weights.argmax(0)[partner] == np.arange(len(partner))
-
-
 def _aligned(seed, written, source, without):
     draw = np.random.default_rng(seed)
     partner = draw.integers(0, source, written)
     partner[: min(written, 2)] = 0, source - 1
     partner[list(without)] = -1
-    # No two of a row are equally large, so that the largest is one.
-    shares = draw.permuted(np.tile(1.0 + np.arange(source), (written, 1)), axis=1)
+    # No two of a row are equally large, so that the largest is one; squares hardly add up to a half.
+    shares = draw.permuted(np.tile((1.0 + np.arange(source)) ** 2, (written, 1)), axis=1)
     # About two of three look most at their partner.
     rows = np.flatnonzero((partner >= 0) & (draw.random(written) < 0.7))
-    shares[rows, partner[rows]] += source + draw.integers(0, 2 * source, len(rows))
+    shares[rows, partner[rows]] += source**2 + draw.integers(0, source**3, len(rows))
     return Case({"weights": shares / shares.sum(-1, keepdims=True), "partner": partner})
 
 
+# Where a word looks, and when that is right.
 LOOKS = (
     (
         "argmax over the words written",
         "np.argmax runs over the written words: each of them looks at source words, so axis=-1.",
-        {"right": _over_written},
+        {"right": lambda w, p: w.argmax(0) == p},
+    ),
+    (
+        "words that look most at the partner",
+        "It is asked which written word looks most at the partner: ask which source word a written word looks at, "
+        "axis=-1.",
+        {"right": lambda w, p: w.argmax(0)[p] == np.arange(len(p))},
     ),
     (
         "weight of the partner",
@@ -90,11 +92,6 @@ LOOKS = (
         {"right": lambda w, p: abs(w.argmax(-1) - p) < 2},
     ),
     (
-        "mean position",
-        "The mean position under the weights is taken for where a word looks: take the position of the largest.",
-        {"right": lambda w, p: np.round(w @ np.arange(w.shape[1])) == p},
-    ),
-    (
         "least weight",
         "The smallest weight is taken for where a word looks: take np.argmax.",
         {"right": lambda w, p: w.argmin(-1) == p},
@@ -109,16 +106,12 @@ LOOKS = (
         "Source words are counted from 1: partner counts from 0, as np.argmax does.",
         {"right": lambda w, p: w.argmax(-1) + 1 == p},
     ),
-    (
-        "diagonal",
-        "Each word is held to look at the source word of its number: partner says which one it was written for.",
-        {"right": lambda w, p: w.argmax(-1) == np.arange(len(p))},
-    ),
 )
+# Which words are counted at all.
 AMONG = (
     (
         "all words",
-        "Words without a partner count as wrong: leave them out, in the sum and in the number that divides it.",
+        "Words without a partner are counted too: leave them out, in the sum and in the number that divides it.",
         {"among": lambda p: p == p},
     ),
     (
@@ -132,17 +125,13 @@ AMONG = (
         {"among": lambda p: p < 0},
     ),
 )
+# The words are right, and what is said of them is not.
 COLLECT = (
     ("number", "It is the number of words: divide by how many have a partner.", {"collect": np.sum}),
     (
         "percent",
         "It is in percent: a share from 0 to 1 is asked for.",
         {"collect": lambda right: 100 * right.mean()},
-    ),
-    (
-        "all or nothing",
-        "It is 1 only if every word is right: the share of those that are is asked for.",
-        {"collect": np.all},
     ),
     (
         "not averaged",
@@ -169,10 +158,15 @@ ALIGNMENT = Exercise(
         _aligned(866, 37, 11, (2, 17, 30, 31, 36)),
     ),
     variants=(
-        *composed(_score, LOOKS[:4], AMONG[:2]),
-        *composed(_score, LOOKS[4:]),
+        *composed(_score, LOOKS[2:5], AMONG[:2]),
+        *composed(_score, (*LOOKS[:2], *LOOKS[5:])),
         *composed(_score, AMONG[2:]),
         *composed(_score, COLLECT),
+        Variant(
+            "first rows",
+            "The rows of weights are not chosen together with their partners: take the rows with partner >= 0 of both.",
+            lambda w, p: (w.argmax(-1)[: (p >= 0).sum()] == p[p >= 0]).mean(),
+        ),
         Variant(
             "no partner as the last word",
             "A word without a partner counts as right where it looks at the last source word, as weights[i, -1] is "

@@ -1,4 +1,4 @@
-"""What stands around attention in a model: additive scores, layer norm, the loss of a language model, warm-up, clipping."""
+"""What stands around attention in a model: additive scores, and layer norm."""
 
 from __future__ import annotations
 
@@ -17,18 +17,6 @@ def layer_norm(x, gain, bias):
     mean = x.mean(-1, keepdims=True)
     variance = x.var(-1, keepdims=True)
     return gain * (x - mean) / np.sqrt(variance + 1e-5) + bias
-
-
-def next_token_loss(logits, tokens):
-    """The mean cross-entropy of each token, given those before it.
-
-    logits (tokens, vocabulary), tokens (tokens,) of whole numbers; the logits at a position predict the token after it.
-    Returns one number, in nats.
-    """
-    logits, targets = logits[:-1], tokens[1:]
-    high = logits.max(-1, keepdims=True)
-    log_sums = high[:, 0] + np.log(np.exp(logits - high).sum(-1))
-    return (log_sums - logits[np.arange(len(targets)), targets]).mean()
 
 
 def additive_scores(query, key, w_query, w_key, v):
@@ -141,135 +129,6 @@ NORM = Exercise(
         "(x - mean) / np.sqrt(variance + 1e-5), then gain and bias.",
     ),
     praise="Each token has its own mean and variance, gain and bias come after, and equal numbers do no harm.",
-)
-
-
-def _loss(logits, tokens, *, before=slice(None, -1), after=slice(1, None)):
-    logits, targets = logits[before], tokens[after]
-    return -np.log(_chances(logits)[np.arange(len(targets)), targets])
-
-
-def _chances(logits, axis=-1):
-    terms = np.exp(logits - logits.max(axis, keepdims=True))
-    return terms / terms.sum(axis, keepdims=True)
-
-
-def _unstable(logits, tokens):
-    with np.errstate(all="ignore"):
-        terms = np.exp(logits[:-1])
-        chances = terms / terms.sum(-1, keepdims=True)
-        return -np.log(chances[np.arange(len(tokens) - 1), tokens[1:]]).mean()
-
-
-def _chosen(values, tokens):
-    return values[:-1][np.arange(len(tokens) - 1), tokens[1:]]
-
-
-def _text(seed, tokens, vocabulary, size=1.0):
-    ids = np.random.default_rng(seed + 1).integers(0, vocabulary, tokens)
-    return Case({"logits": size * numbers(seed, tokens, vocabulary), "tokens": ids}, large=size > 10)
-
-
-# Logits of ±1000 give chances that round to 0, of which no logarithm can be taken.
-LOSS = Exercise(
-    name="next token loss",
-    lesson=10,
-    statement=(
-        "Write the loss of a GPT: the logits at position p predict the token at p + 1. The loss is the mean of −ln of "
-        "the chance that the softmax of the logits gives to the right token. The last logits predict nothing that is "
-        "there."
-    ),
-    solution=next_token_loss,
-    cases=(
-        _text(421, 3, 3),
-        _text(423, 5, 5),
-        _text(425, 5, 3),
-        _text(427, 7, 11),
-        _text(429, 5, 3, size=1000.0),
-    ),
-    variants=(
-        Variant(
-            "not shifted",
-            "Nothing is shifted: the logits at p are compared with the token at p, and predict the one after it.",
-            lambda logits, tokens: _loss(logits, tokens, before=slice(None), after=slice(None)).mean(),
-        ),
-        Variant(
-            "shifted the wrong way",
-            "It is shifted the wrong way: logits[:-1] belong to tokens[1:].",
-            lambda logits, tokens: _loss(logits, tokens, before=slice(1, None), after=slice(None, -1)).mean(),
-        ),
-        Variant(
-            "shifted by two",
-            "It is shifted by two: the logits at p predict the token at p + 1.",
-            lambda logits, tokens: _loss(logits, tokens, before=slice(None, -2), after=slice(2, None)).mean(),
-        ),
-        Variant(
-            "sum",
-            # From here on the shift is right.
-            "The losses are added up: take their mean.",
-            lambda logits, tokens: _loss(logits, tokens).sum(),
-        ),
-        Variant(
-            "mean over all tokens",
-            "The sum is divided by the number of all tokens: the first one is predicted by nothing, so it is "
-            "one less.",
-            lambda logits, tokens: _loss(logits, tokens).sum() / len(tokens),
-        ),
-        Variant("not averaged", "There is one loss for each token: take their mean.", _loss),
-        Variant(
-            "bits",
-            "It is in bits: take np.log, the natural logarithm.",
-            lambda logits, tokens: _loss(logits, tokens).mean() / np.log(2),
-        ),
-        Variant(
-            "sign",
-            "The sign is missing: logarithms of chances are negative, a loss is not.",
-            lambda logits, tokens: -_loss(logits, tokens).mean(),
-        ),
-        Variant(
-            "no logarithm",
-            "It is the mean of the chances: take −ln of each first.",
-            lambda logits, tokens: _chosen(_chances(logits), tokens).mean(),
-        ),
-        Variant(
-            "one minus the chance",
-            "It is the mean of 1 minus the chances: take −ln of each chance.",
-            lambda logits, tokens: (1 - _chosen(_chances(logits), tokens)).mean(),
-        ),
-        Variant(
-            "logarithm of the mean",
-            "It is −ln of the mean chance: take the mean of the logarithms.",
-            lambda logits, tokens: -np.log(_chosen(_chances(logits), tokens).mean()),
-        ),
-        Variant(
-            "no softmax",
-            "The logits themselves are taken for logarithms of chances: subtract ln Σ exp first.",
-            lambda logits, tokens: -_chosen(logits, tokens).mean(),
-        ),
-        # From here on the chances are wrong.
-        Variant(
-            "softmax over the positions",
-            "The softmax runs over the positions: it must run over the vocabulary, axis=-1.",
-            lambda logits, tokens: -np.log(_chosen(_chances(logits, 0), tokens)).mean(),
-        ),
-        Variant(
-            "perplexity",
-            "It is the perplexity, the exponential of the loss: the loss itself is asked for.",
-            lambda logits, tokens: np.exp(next_token_loss(logits, tokens)),
-        ),
-        Variant(
-            "unstable",
-            "np.exp overflows on large logits: subtract each row's largest first, and work with ln Σ exp.",
-            _unstable,
-        ),
-        *spoilt(next_token_loss, axes=0),
-    ),
-    hints=(
-        "logits[:-1] and tokens[1:] belong together.",
-        "ln of a chance is logit − ln Σ exp(logits): no chance is needed, which might round to 0.",
-        "logits[np.arange(len(targets)), targets] takes from each row the logit of the right token.",
-    ),
-    praise="Each position predicts the one after it, and a chance too small for a float does no harm.",
 )
 
 

@@ -1,4 +1,4 @@
-"""Padding, and attention whose cost grows with the number of tokens."""
+"""Attention to texts that were filled up to one length."""
 
 from __future__ import annotations
 
@@ -23,16 +23,6 @@ def padded_attention(query, key, value, keep):
     terms = np.exp(scores - scores.max(-1, keepdims=True))
     weights = terms / terms.sum(-1, keepdims=True)
     return weights @ value
-
-
-def linear_attention(query, key, value):
-    """Attention without a softmax, whose cost grows with the number of tokens, not with its square.
-
-    query (queries, dim), key (keys, dim), value (keys, value_dim); returns the output (queries, value_dim).
-    """
-    query = np.where(query > 0, query + 1, np.exp(np.minimum(query, 0)))
-    key = np.where(key > 0, key + 1, np.exp(np.minimum(key, 0)))
-    return query @ (key.T @ value) / (query @ key.sum(0))[:, None]
 
 
 def _padded(query, key, value, keep, *, low=-np.inf, weigh=softmax, scale=None, invert=False):
@@ -171,124 +161,4 @@ PADDING = Exercise(
         "np.where(keep[None, :], scores, -np.inf): the None lays the mask along the columns, which are the keys.",
     ),
     praise="Padding gets no weight, wherever it stands, and the weights of real tokens add up to 1.",
-)
-
-
-def _elu(x):
-    return np.where(x > 0, x + 1, np.exp(np.minimum(x, 0)))
-
-
-def _linear(query, key, value, *, features=_elu, of_key=None, normalize=True, scale=1.0):
-    q, k = features(query * scale), (of_key or features)(key * scale)
-    output = q @ (k.T @ value)
-    with np.errstate(all="ignore"):
-        if normalize:
-            output = output / (q @ k.sum(0))[:, None]
-    return output
-
-
-# Scores of features: there is nothing to overflow, and so no large case.
-LINEAR = Exercise(
-    name="linear attention",
-    lesson=12,
-    statement=(
-        "Write the attention of Katharopoulos et al. 2020: in place of exp(q · k), a weight is φ(q) · φ(k) with φ(x) "
-        "= elu(x) + 1, which is x + 1 above 0 and exp(x) below; weights of a row are divided by their sum. There is "
-        "no √d. Multiply keys with values first: then no matrix (queries, keys) is needed."
-    ),
-    solution=linear_attention,
-    cases=tuple(
-        attended(seed, *sizes)
-        for seed, sizes in (
-            (531, (2, 2, 2, 2)),
-            (534, (3, 3, 3, 3)),
-            (537, (2, 3, 5, 4)),
-            (540, (7, 5, 3, 2)),
-        )
-    ),
-    variants=(
-        Variant(
-            "not divided",
-            "The weights are not divided by their sum, φ(q) · Σ φ(k).",
-            partial(_linear, normalize=False),
-        ),
-        Variant(
-            "divided by the keys",
-            "It is divided by the number of keys: divide by φ(q) · Σ φ(k), for each query its own.",
-            lambda q, k, v: _linear(q, k, v, normalize=False) / len(k),
-        ),
-        # From here on φ is wrong.
-        Variant(
-            "no features",
-            "There is no φ: weights may be negative, and their sum may be 0.",
-            partial(_linear, features=lambda x: x),
-        ),
-        Variant(
-            "relu",
-            "φ is a relu: it must be elu(x) + 1, which is never 0.",
-            partial(_linear, features=lambda x: np.maximum(x, 0)),
-        ),
-        Variant(
-            "elu without 1",
-            "φ is elu: add 1, so that it is never negative.",
-            partial(_linear, features=lambda x: _elu(x) - 1),
-        ),
-        Variant(
-            "exp", "φ is exp: it must be elu(x) + 1, so x + 1 above 0.", partial(_linear, features=np.exp)
-        ),
-        Variant(
-            "features of the query alone",
-            "Only the query goes through φ: the key must too.",
-            partial(_linear, of_key=lambda x: x),
-        ),
-        Variant(
-            "features of the key alone",
-            "Only the key goes through φ: the query must too.",
-            partial(_linear, features=lambda x: x, of_key=_elu),
-        ),
-        Variant(
-            "scaled",
-            "Queries and keys are divided by √d: here there is no scale.",
-            lambda q, k, v: _linear(q / np.sqrt(q.shape[-1]), k / np.sqrt(q.shape[-1]), v),
-        ),
-        Variant(
-            "scaled query",
-            "The query is divided by √d: here there is no scale.",
-            lambda q, k, v: _linear(q / np.sqrt(q.shape[-1]), k, v),
-        ),
-        # From here on there is a softmax, which this attention does without.
-        Variant(
-            "softmax",
-            "It is plain attention with a softmax: here a weight is φ(q) · φ(k).",
-            lambda q, k, v: softmax(q @ k.T / np.sqrt(q.shape[-1])) @ v,
-        ),
-        Variant(
-            "softmax of the features",
-            "There is a softmax of φ(q) · φ(k): divide by the sum alone.",
-            lambda q, k, v: softmax(_elu(q) @ _elu(k).T) @ v,
-        ),
-        Variant(
-            "softmax without scale",
-            "It is a softmax of q · k: here a weight is φ(q) · φ(k).",
-            lambda q, k, v: softmax(q @ k.T) @ v,
-        ),
-        Variant(
-            "sum over the queries",
-            "The weights are divided by their sum over the queries: divide by that over the keys.",
-            lambda q, k, v: (_elu(q) @ _elu(k).T / (_elu(q) @ _elu(k).T).sum(0)) @ v,
-        ),
-        Variant(
-            "one sum for all",
-            "There is one sum for all queries: each has its own.",
-            lambda q, k, v: _linear(q, k, v, normalize=False) / (_elu(q) @ _elu(k).T).sum(),
-        ),
-        *crossed(linear_attention),
-        *spoilt(linear_attention),
-    ),
-    hints=(
-        "φ of the whole array: np.where(x > 0, x + 1, np.exp(np.minimum(x, 0))).",
-        "key.T @ value is (dim, value_dim), however many tokens there are; query @ that is the output before division.",
-        "The sum of a query's weights is query @ key.sum(0), one number for each query.",
-    ),
-    praise="Every row of weights adds up to 1, and no matrix of queries by keys is needed.",
 )

@@ -91,6 +91,25 @@ ATTENTION = (
         {"attention": _kv_width(lambda d, h, g: g)},
     ),
     (
+        "heads / kv_heads",
+        f"Keys and values are counted dim · heads / kv_heads wide, the wrong way round: {WIDTH}",
+        {"attention": _kv_width(lambda d, h, g: d * h // g)},
+    ),
+    (
+        "biases of dim alone",
+        "The biases of keys and values are counted with dim numbers: a bias has as many as come out of its matrix.",
+        {"attention": lambda d, f, h, g: 2 * d - 2 * _kv(d, h, g)},
+    ),
+    (
+        "heads as wide as the model",
+        "Each head is counted as wide as the model: all heads together are, dim / heads each.",
+        {
+            "attention": lambda d, f, h, g: (
+                _linear(d, h * d) + 2 * _linear(d, g * d) + _linear(h * d, d) - _attention(d, h, g)
+            )
+        },
+    ),
+    (
         "all as narrow as keys",
         "All four matrices of attention are counted as narrow as keys and values: query and output are dim × dim.",
         {"attention": lambda d, f, h, g: 2 * _linear(d, _kv(d, h, g)) - 2 * _linear(d, d)},
@@ -101,6 +120,7 @@ ATTENTION = (
         {"attention": lambda d, f, h, g: -_attention(d, h, g)},
     ),
 )
+# Two thirds of the parameters are here, where hidden is 4 · dim.
 FEEDFORWARD = (
     (
         "no bias in the feed-forward network",
@@ -153,6 +173,7 @@ FEEDFORWARD = (
         {"feedforward": lambda d, f, h, g: -_linear(d, f) - _linear(f, d)},
     ),
 )
+# Few numbers, and easily forgotten.
 NORMS = (
     (
         "no norms",
@@ -213,6 +234,11 @@ COUNTING = Exercise(
             _matrices,
         ),
         Variant(
+            "one number a bias",
+            "Each bias is counted as one number: it has as many as come out of its matrix.",
+            lambda d, f, h, g: _matrices(d, f, h, g) + 6 + 4 * d,
+        ),
+        Variant(
             "no bias",
             "No matrix has its bias: each has as many numbers as come out of it.",
             lambda d, f, h, g: _matrices(d, f, h, g) + 4 * d,
@@ -222,6 +248,11 @@ COUNTING = Exercise(
             "Two things are wrong. First: only matrices are counted, without biases and norms. Second: keys and "
             f"values are counted as wide as the queries: {WIDTH}",
             lambda d, f, h, g: 4 * d * d + 2 * d * f,
+        ),
+        Variant(
+            "attention alone",
+            "Only attention is counted: a layer has a feed-forward network and two norms too.",
+            lambda d, f, h, g: _attention(d, h, g),
         ),
         Variant(
             "12 d²",

@@ -29,9 +29,12 @@ def composed(function, *groups, leave_out=()):
         text = texts[0]
         if len(texts) == 2:
             text = f"Two things are wrong. First: {texts[0]} Second: {texts[1]}"
-        changes = {name: value for _, _, options in mistakes for name, value in options.items()}
+        changes = [change for _, _, options in mistakes for change in options.items()]
+        # Two that change the same cannot both be there.
+        if len(dict(changes)) < len(changes):
+            continue
         variants.append(
-            Variant(" + ".join(name for name, _, _ in mistakes), text, partial(function, **changes))
+            Variant(" + ".join(name for name, _, _ in mistakes), text, partial(function, **dict(changes)))
         )
     return tuple(variant for variant in variants if variant.name not in leave_out)
 

@@ -7,6 +7,7 @@ import numpy as np
 from regard.learn.exercise import Case, Exercise
 from regard.learn.exercises.general import composed, spoilt
 from regard.learn.exercises.inputs import numbers
+from regard.learn.exercises.mistakes import OTHERS, SOFTMAXES, softmax
 
 
 def luong_step(state, states, w):
@@ -15,25 +16,16 @@ def luong_step(state, states, w):
     state (dim,): of the decoder. states (source, dim): of the encoder, one for each source word. w (2 · dim, out). Returns
     (out,): tanh([context, state] @ w), where context is the mean of the states, weighted by a softmax of states · state.
     """
+    # One score for each source word, and so one row of weights.
     scores = states @ state
     terms = np.exp(scores - scores.max())
     context = terms / terms.sum() @ states
     return np.tanh(np.concatenate([context, state]) @ w)
 
 
-def _softmax(scores):
-    with np.errstate(all="ignore"):
-        terms = np.exp(scores - scores.max())
-        return terms / terms.sum()
-
-
-def _unstable(scores):
-    with np.errstate(all="ignore"):
-        return np.exp(scores) / np.exp(scores).sum()
-
-
-def _read(state, states, *, score=lambda s, states: states @ s, weigh=_softmax):
-    return weigh(score(state, states)) @ states
+def _read(state, states, *, score=lambda s, states: states @ s, weigh=softmax):
+    # One row of scores, as softmaxes are taken of rows.
+    return weigh(score(state, states)[None])[0] @ states
 
 
 def _joined(context, state):
@@ -57,6 +49,11 @@ def _decoder(seed, source, dim, out, size=1.0):
 # How the source is read; the first three undo what the attention was for.
 READS = (
     (
+        "√d",
+        "The scores are divided by √d: Luong's dot score has no scale.",
+        {"score": lambda s, states: states @ s / np.sqrt(len(s))},
+    ),
+    (
         "last state",
         "Only the encoder's last state is used, which is the bottleneck: take the weighted mean of all states.",
         {"read": lambda s, states: states[-1]},
@@ -77,61 +74,33 @@ READS = (
         {"read": lambda s, states: states.sum(0)},
     ),
     (
-        "√d",
-        "The scores are divided by √d: Luong's dot score has no scale.",
-        {"score": lambda s, states: states @ s / np.sqrt(len(s))},
-    ),
-    (
-        "cosines",
-        "The scores are cosines: Luong's dot score is not divided by lengths.",
-        {"score": lambda s, states: states @ s / np.linalg.norm(states, axis=1) / np.linalg.norm(s)},
-    ),
-    (
-        "sign of the scores",
-        "The scores have the wrong sign: the states that are least like the decoder's get the most weight.",
-        {"score": lambda s, states: -states @ s},
-    ),
-    (
         "tanh of the scores",
         "The scores go through tanh, as additive ones do: the dot score has none.",
         {"score": lambda s, states: np.tanh(states @ s)},
     ),
     (
-        "no softmax",
-        "The scores are used as weights: take their softmax first.",
-        {"weigh": lambda scores: scores},
-    ),
-    (
-        "no exponential",
-        "The scores are divided by their sum without np.exp: that is no softmax, and weights may be negative.",
-        {"weigh": lambda scores: scores / scores.sum()},
-    ),
-    (
-        "no division by the sum",
-        "The exponentials are not divided by their sum: the weights must add up to 1.",
-        {"weigh": np.exp},
-    ),
-    (
-        "shifted, no division by the sum",
-        "The largest score is subtracted, but the exponentials are not divided by their sum.",
-        {"weigh": lambda scores: np.exp(scores - scores.max())},
-    ),
-    (
-        "sigmoid",
-        "A sigmoid of each score stands in the place of the softmax: the weights must add up to 1.",
-        {"weigh": lambda scores: 1 / (1 + np.exp(-scores))},
-    ),
-    (
         "divided by the source words",
         "The weights are divided by the number of source words once more: they add up to 1 already.",
-        {"weigh": lambda scores: _softmax(scores) / len(scores)},
-    ),
-    (
-        "unstable softmax",
-        "np.exp overflows on large scores and NaN comes out: subtract the largest score before np.exp.",
-        {"weigh": _unstable},
+        {"weigh": lambda scores: softmax(scores) / scores.shape[1]},
     ),
 )
+# Rows cannot be mixed up where there is one.
+ROWS_ALONE = (
+    "softmax over the queries",
+    "sum over the queries",
+    "softmax over everything",
+    "sum without keepdims",
+    "largest without keepdims",
+    "overall largest",
+    "largest of the columns",
+    "divided by the keys",
+)
+WEIGHTS = tuple(
+    (name, text, {"weigh": weigh})
+    for name, (weigh, text) in (SOFTMAXES | OTHERS).items()
+    if name not in ROWS_ALONE
+)
+# The context may be right and still be joined wrongly.
 JOINS = (
     (
         "state first",
@@ -159,16 +128,12 @@ JOINS = (
         {"join": lambda c, s: np.concatenate([s, s])},
     ),
     (
-        "alternating",
-        "Numbers of context and state alternate: all of the context comes first, then all of the state.",
-        {"join": lambda c, s: np.stack([c, s], -1).reshape(-1)},
-    ),
-    (
         "added",
         "State and context are added before they meet w: join them, so that each has rows of w for itself.",
-        {"join": lambda c, s: np.concatenate([c + s, c + s])},
+        {"join": lambda c, s: np.concatenate([c + s, 0 * s])},
     ),
 )
+# What comes last, with everything before it right.
 LASTS = (
     (
         "no tanh",
@@ -201,9 +166,24 @@ LASTS = (
         {"apply": lambda x, w: np.tanh(x)},
     ),
     (
+        "joined vector",
+        "The joined vector comes back: multiply it with w, and take tanh.",
+        {"apply": lambda x, w: x},
+    ),
+    (
+        "context returned",
+        "The context comes back: join it to the state, multiply with w, and take tanh.",
+        {"apply": lambda x, w: x[: len(x) // 2]},
+    ),
+    (
+        "tanh of the context",
+        "tanh is taken of the context alone, before the product with w: it comes last.",
+        {"join": lambda c, s: np.concatenate([np.tanh(c), s]), "apply": lambda x, w: x @ w},
+    ),
+    (
         "softmax last",
         "There is a softmax in place of the tanh: that belongs to the scores, and what is handed on is no weight.",
-        {"apply": lambda x, w: _softmax(x @ w)},
+        {"apply": lambda x, w: softmax(x @ w)},
     ),
 )
 # Sizes differ from each other, so that a vector on the wrong side of a product stops.
@@ -225,8 +205,9 @@ LUONG = Exercise(
         _decoder(893, 5, 2, 3, size=100.0),
     ),
     variants=(
-        *composed(_step, (READS[1], READS[4], READS[8]), JOINS[:2], LASTS[:2]),
-        *composed(_step, tuple(read for number, read in enumerate(READS) if number not in (1, 4, 8))),
+        *composed(_step, READS[:2], JOINS[:2], LASTS[:2]),
+        *composed(_step, READS[2:]),
+        *composed(_step, WEIGHTS),
         *composed(_step, JOINS[2:]),
         *composed(_step, LASTS[2:]),
         *spoilt(luong_step, axes=1),

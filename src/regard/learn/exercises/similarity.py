@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from regard.learn.exercise import Case, Exercise, Variant
-from regard.learn.exercises.general import rounded, spoilt
+from regard.learn.exercises.alike import SCORES
+from regard.learn.exercises.general import composed, rounded, spoilt
 from regard.learn.exercises.inputs import numbers
 from regard.learn.exercises.mistakes import softmax as stable
 from regard.learn.exercises.mistakes import softmaxes
@@ -74,11 +75,7 @@ COSINE = Exercise(
         )
     ),
     variants=(
-        Variant(
-            "dot product",
-            "It is the plain dot product: divide it by the lengths of both rows.",
-            lambda a, b: a @ b.T,
-        ),
+        *composed(lambda a, b, score: score(a, b), [one for one in SCORES if one[0] != "least alike"]),
         Variant(
             "length of a alone",
             "It is divided by the length of the rows of a alone: those of b count too.",
@@ -89,32 +86,10 @@ COSINE = Exercise(
             "It is divided by the length of the rows of b alone: those of a count too.",
             lambda a, b: a @ (b / _norms(b)).T,
         ),
-        # From here on the lengths are wrong.
-        Variant(
-            "squared lengths",
-            "It is divided by the squared lengths: a root is missing.",
-            lambda a, b: a / _norms(a) ** 2 @ (b / _norms(b) ** 2).T,
-        ),
         Variant(
             "one length for all",
             "np.linalg.norm without an axis gives one number for the whole matrix: take axis=-1 and keepdims=True.",
             lambda a, b: a @ b.T / (np.linalg.norm(a) * np.linalg.norm(b)),
-        ),
-        Variant(
-            "lengths of columns",
-            "The lengths are those of the columns: rows are the vectors here, so axis=-1.",
-            lambda a, b: a / _norms(a, 0) @ (b / _norms(b, 0)).T,
-        ),
-        Variant(
-            "sums for lengths",
-            "It is divided by sums of absolute values: a length is the root of the sum of squares.",
-            lambda a, b: a / abs(a).sum(-1, keepdims=True) @ (b / abs(b).sum(-1, keepdims=True)).T,
-        ),
-        # From here on it is another number than a cosine.
-        Variant(
-            "absolute value",
-            "The sign is lost: opposite directions have −1.",
-            lambda a, b: abs(cosine_similarity(a, b)),
         ),
         Variant(
             "angle",
@@ -122,7 +97,7 @@ COSINE = Exercise(
             lambda a, b: np.arccos(cosine_similarity(a, b).clip(-1, 1)),
         ),
         Variant(
-            "distance",
+            "cosine distance",
             "It is 1 minus the cosine, a distance: the cosine itself is asked for.",
             lambda a, b: 1 - cosine_similarity(a, b),
         ),
@@ -135,11 +110,6 @@ COSINE = Exercise(
             "pairs of rows",
             "Only rows of the same number are compared: every row of a meets every row of b.",
             lambda a, b: np.diag(cosine_similarity(a[: len(b)], b[: len(a)])),
-        ),
-        Variant(
-            "centered",
-            "The mean of each row is taken away first, which is a correlation: a cosine leaves it in.",
-            lambda a, b: cosine_similarity(a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)),
         ),
         *spoilt(cosine_similarity, ("result transposed",)),
     ),

@@ -16,6 +16,7 @@ def score_variance(query, key):
     query (queries, dim), key (keys, dim); returns (2,): the variance of all q · k, then that of all q · k / √d. A variance
     is the mean of the squared differences from the mean.
     """
+    # One mean and one variance of all scores, not one for each query.
     scores = query @ key.T
     return np.array([scores.var(), (scores / np.sqrt(query.shape[-1])).var()])
 
@@ -34,10 +35,11 @@ def _pair(seed, queries, keys, dim):
     return Case({"query": numbers(seed, queries, dim), "key": numbers(seed + 1, keys, dim)})
 
 
+# Only the second number knows of them.
 DIVISORS = (
     (
         "divided by d",
-        "The second scores are divided by d: divide by √d, which divides the variance by d.",
+        "The second scores are divided by d, or by √d twice: divide once by √d, which divides the variance by d.",
         {"divisor": lambda d: d},
     ),
     (
@@ -56,6 +58,7 @@ DIVISORS = (
         {"divisor": lambda d: d**0.25},
     ),
 )
+# Both numbers go wrong with these, and with what follows.
 SPREADS = (
     (
         "standard deviation",
@@ -90,26 +93,16 @@ SPREADS = (
         {"spread": lambda s: s.var(0).mean()},
     ),
     (
-        "absolute differences",
-        "It is the mean absolute difference from the mean: a variance squares the differences.",
-        {"spread": lambda s: abs(s - s.mean()).mean()},
-    ),
-    (
         "mean",
         "It is the mean of the scores: their variance is asked for, np.var.",
         {"spread": np.mean},
-    ),
-    (
-        "range",
-        "It is the largest score less the smallest: the variance is asked for, np.var.",
-        {"spread": np.ptp},
     ),
 )
 SCORES = (
     (
         "weights",
         "It is the variance of the weights, after a softmax: the scores before it are asked about.",
-        {"score": lambda q, k: softmax(q @ k.T)},
+        {"spread": lambda s: softmax(np.atleast_2d(s)).var()},
     ),
     (
         "cosines",
@@ -125,21 +118,6 @@ SCORES = (
         "one query and one key",
         "Only queries and keys of the same number are compared: every query meets every key, query @ key.T.",
         {"score": lambda q, k: (q[: len(k)] * k[: len(q)]).sum(-1)},
-    ),
-    (
-        "queries alone",
-        "Queries are compared with queries: they must meet the keys, query @ key.T.",
-        {"score": lambda q, k: q @ q.T},
-    ),
-    (
-        "keys alone",
-        "Keys are compared with keys: the queries must meet them, query @ key.T.",
-        {"score": lambda q, k: k @ k.T},
-    ),
-    (
-        "columns",
-        "Columns are compared with columns: queries and keys are rows, query @ key.T.",
-        {"score": lambda q, k: q[: len(k)].T @ k[: len(q)]},
     ),
 )
 # Few scores, so that n − 1 shows, and sizes that are never d.
@@ -177,6 +155,11 @@ VARIANCE = Exercise(
                 ("√queries", "the root of the number of queries", lambda q, k: np.sqrt(len(q))),
                 ("√keys", "the root of the number of keys", lambda q, k: np.sqrt(len(k))),
             )
+        ),
+        Variant(
+            "both divided",
+            "Both variances are of the scores divided by √d: the first is of the plain dot products.",
+            lambda q, k: np.full(2, (q @ k.T).var() / q.shape[-1]),
         ),
         Variant(
             "only the first",
