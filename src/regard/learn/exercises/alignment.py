@@ -57,8 +57,8 @@ LOOKS = (
     ),
     (
         "words that look most at the partner",
-        "It is asked which written word looks most at the partner: ask which source word a written word looks at, "
-        "axis=-1.",
+        "It is counted which written word looks most at the partner: count where each written word "
+        "looks most, axis=-1.",
         {"right": lambda w, p: w.argmax(0)[p] == np.arange(len(p))},
     ),
     (

@@ -70,7 +70,7 @@ SCORES = (
     ),
     (
         "least alike",
-        "The less alike wins: the sign is wrong, or it is 1 minus the cosine. Take the cosine itself.",
+        "The sign is wrong, or it is 1 minus the cosine, and so the least alike wins: take the cosine itself.",
         {"score": lambda a, b: -_cosines(a, b)},
     ),
     (
@@ -153,7 +153,7 @@ ITSELF = (
     ),
     (
         "1 subtracted on the diagonal",
-        "1 less on the diagonal leaves 0 there, which wins where all other cosines are below 0: put -np.inf there.",
+        "Subtracting 1 leaves 0 on the diagonal, which wins where all other cosines are below 0: put -np.inf there.",
         {"itself": None, "pick": lambda scores, x: (scores - np.eye(len(x))).argmax(-1)},
     ),
     (
@@ -167,13 +167,13 @@ ITSELF = (
 PICKS = (
     (
         "counted among the others",
-        "The numbers are those among the other rows, which are one too small behind the row itself: keep the row in, "
-        "and put -np.inf on the diagonal.",
+        "Only the other rows are counted, so numbers behind the row itself are one too small: leave "
+        "it in, and put -np.inf on the diagonal.",
         {"pick": lambda scores, x: scores.argmax(-1) - (scores.argmax(-1) > np.arange(len(x)))},
     ),
     (
         "rows behind alone",
-        "Each row is compared with those behind it alone: the rows before it are others too.",
+        "Each row is compared only with those after it: the rows before it are others too.",
         {"pick": lambda scores, x: np.where(np.tri(len(x), dtype=bool), -np.inf, scores).argmax(-1)},
     ),
     (
@@ -208,7 +208,8 @@ PICKS = (
     ),
     (
         "infinity times 0",
-        "NaN wins: np.eye(n) * np.inf has NaN beside its diagonal, as 0 · inf is none. Use np.fill_diagonal.",
+        "np.eye(n) * np.inf has NaN beside its diagonal, as 0 · inf is no number, and np.argmax takes"
+        " NaN for the largest: use np.fill_diagonal.",
         {"pick": lambda scores, x: 0 * scores.argmax(-1)},
     ),
 )
@@ -277,12 +278,12 @@ def _entries(seed, queries, keys, dim, value_dim, temperature):
 HALVES = (
     (
         "length of the query alone",
-        "Only the query has the length 1: a cosine is divided by the length of the key too.",
+        "The scores are divided by the length of the query alone: a cosine is divided by that of the key too.",
         {"score": lambda q, k: q / _lengths(q) @ k.T},
     ),
     (
         "length of the key alone",
-        "Only the keys have the length 1: a cosine is divided by the length of the query too.",
+        "The scores are divided by the lengths of the keys alone: a cosine is divided by that of the query too.",
         {"score": lambda q, k: q @ (k / _lengths(k)).T},
     ),
     (
@@ -292,7 +293,7 @@ HALVES = (
     ),
     (
         "divided by √d too",
-        "The cosines are divided by √d besides: the temperature takes its part here.",
+        "The cosines are divided by √d besides: only the temperature divides them here.",
         {"score": lambda q, k: _cosines(q, k) / np.sqrt(q.shape[-1])},
     ),
     (
@@ -310,7 +311,7 @@ HALVES = (
 HEATS = (
     (
         "temperature squared",
-        "The scores are divided by the temperature twice, as where query and key are both divided: divide once.",
+        "The scores are divided by the temperature twice, perhaps with the query and with the key: divide once.",
         {"heat": lambda s, t: s / t**2},
     ),
     (

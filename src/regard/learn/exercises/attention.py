@@ -201,7 +201,7 @@ VARIANTS = (
     # Right up to here; what follows is about the order of the steps.
     Variant(
         "scale after the softmax",
-        "The division by √d comes after the softmax: it belongs before it, or the weights no longer add up to 1.",
+        "The division by √d comes after the softmax: divide the scores, or the weights no longer add up to 1.",
         _scaled_after,
     ),
     # From here on the wrong arrays meet.

@@ -76,7 +76,7 @@ NORM = Exercise(
             _by(axis=None),
         ),
         # From here on the statistics are wrong.
-        Variant("no mean", "The mean is not taken away: that is half of it.", _by(center=False)),
+        Variant("no mean", "The mean is not taken away: subtract it before dividing.", _by(center=False)),
         Variant(
             "root mean square",
             "It is divided by the root of the mean square, and no mean is taken away: that is RMS norm, another layer.",
@@ -101,11 +101,13 @@ NORM = Exercise(
         # From here on what follows the statistics is wrong.
         Variant(
             "no gain",
-            "gain is not used: it is multiplied, number by number.",
+            "gain is not used: multiply by it, column by column.",
             lambda x, gain, bias: layer_norm(x, 1.0, bias),
         ),
         Variant(
-            "no bias", "bias is not used: it is added last.", lambda x, gain, bias: layer_norm(x, gain, 0.0)
+            "no bias",
+            "bias is not used: add it at the very end.",
+            lambda x, gain, bias: layer_norm(x, gain, 0.0),
         ),
         Variant(
             "neither",
@@ -165,7 +167,7 @@ ADDITIVE = Exercise(
     variants=(
         Variant(
             "no tanh",
-            "There is no tanh: without it queries change nothing in the order of the keys.",
+            "There is no tanh: without it every query puts the keys in the same order.",
             lambda q, k, a, b, v: _hidden(q, k, a, b) @ v,
         ),
         Variant(
@@ -175,17 +177,17 @@ ADDITIVE = Exercise(
         ),
         Variant(
             "a tanh each",
-            "Query and key have a tanh each: they are added first, and then comes one tanh.",
+            "Query and key have a tanh each: add them first, then take one tanh of the sum.",
             lambda q, k, a, b, v: (np.tanh(q @ a)[:, None] + np.tanh(k @ b)[None]) @ v,
         ),
         Variant(
             "product",
-            "Query and key are multiplied: they are added.",
+            "Query and key are multiplied with each other: add them.",
             lambda q, k, a, b, v: np.tanh((q @ a)[:, None] * (k @ b)[None]) @ v,
         ),
         Variant(
             "difference",
-            "The key is subtracted: it is added.",
+            "The key is subtracted from the query: add them.",
             lambda q, k, a, b, v: np.tanh((q @ a)[:, None] - (k @ b)[None]) @ v,
         ),
         # From here on another function stands in place of the tanh.
@@ -201,12 +203,12 @@ ADDITIVE = Exercise(
         ),
         Variant(
             "v not used",
-            "v is not used: what tanh gives is summed with the weights v.",
+            "v is not used: what tanh gives is summed with v as its weights, tanh(…) @ v.",
             lambda q, k, a, b, v: np.tanh(_hidden(q, k, a, b)).sum(-1),
         ),
         Variant(
             "mean for v",
-            "v is not used, and there is a mean: take the sum with the weights v.",
+            "There is a plain mean, and v is not used: sum with v as the weights, tanh(…) @ v.",
             lambda q, k, a, b, v: np.tanh(_hidden(q, k, a, b)).mean(-1),
         ),
         # From here on the wrong arrays meet.
@@ -227,7 +229,7 @@ ADDITIVE = Exercise(
         ),
         Variant(
             "pairs",
-            "Only queries and keys of the same number are compared: every query meets every key.",
+            "Query 0 meets key 0 alone, query 1 key 1, and so on: every query meets every key.",
             lambda q, k, a, b, v: np.tanh(q @ a + k @ b) @ v,
         ),
         Variant(

@@ -146,8 +146,8 @@ PADDING = Exercise(
         ),
         Variant(
             "mean over all keys",
-            "Padding counts in the mean: the scores are right, and the weights of a row must add up to 1 over real "
-            "tokens.",
+            "Padding gets no weight, but is counted when dividing: the weights of a row must add up "
+            "to 1 over real tokens.",
             lambda q, k, v, keep: padded_attention(q, k, v, keep) * keep.mean(),
         ),
         Variant(

@@ -203,7 +203,8 @@ REMOVAL = Exercise(
         ),
         Variant(
             "mean in its place",
-            "Its mean over the tokens stands in its place: often that is the fairer question, here it must be 0.",
+            "The head's mean over the tokens stands in the place of its output: often that is the "
+            "fairer question, here it must be 0.",
             lambda o, w, off: _joined(_without(o, off, o[off].mean(0))) @ w,
         ),
         Variant(

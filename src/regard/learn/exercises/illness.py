@@ -165,7 +165,11 @@ FRACTION = Exercise(
     solution=entropy_fraction,
     cases=(_spread(651, 2, 2), _spread(652, 3, 3), _spread(653, 5, 5), _spread(654, 3, 7)),
     variants=(
-        Variant("entropy alone", "The entropy is not divided by its bound.", lambda w, a: _entropy(w)),
+        Variant(
+            "entropy alone",
+            ("The entropy is not divided by its bound, ln of the number of allowed keys."),
+            lambda w, a: _entropy(w),
+        ),
         Variant(
             "all keys",
             "It is divided by ln of all keys: under a mask a query has only `allowed` of them.",
@@ -173,7 +177,7 @@ FRACTION = Exercise(
         ),
         Variant(
             "divided by the number",
-            "It is divided by the number of allowed keys: by its logarithm.",
+            "The entropy is divided by the number of allowed keys: divide by the logarithm of that.",
             lambda w, a: _entropy(w) / a,
         ),
         Variant(

@@ -313,7 +313,8 @@ RUNNING = Exercise(
         *composed(_run, FEATURES[4:]),
         Variant(
             "divided by the keys alone",
-            "It is divided by the sum of the divisor, without the query: divide by φ(q) · divisor.",
+            "It is divided by all numbers of the divisor added up: divide by φ(q) · divisor, for "
+            "which the query is needed.",
             lambda q, k, v: _run(q, k, v, divide=lambda x, total: x) / _so_far(_elu(k)).sum(1)[:, None],
         ),
         Variant(

@@ -128,13 +128,12 @@ LOGS = (
     ),
     (
         "unstable",
-        "np.exp overflows on large logits: subtract each row's largest first.",
+        "np.exp overflows on large logits, and NaN comes out: subtract each row's largest first.",
         {"logs": _unstable},
     ),
     (
         "logarithm of 0",
-        "A chance that is too small for a float is 0, and its logarithm −inf: compute logit − ln Σ exp, without the "
-        "chance.",
+        "A chance too small for a float is 0, and its logarithm −inf: compute that logarithm as logit − ln Σ exp.",
         {"logs": _rounded_to_0},
     ),
 )
@@ -241,7 +240,8 @@ HIDDEN = (
     ),
     (
         "visible as token 0",
-        "Where none was hidden the label counts as token 0: leave these positions out, labels >= 0 says which are in.",
+        "Where nothing was hidden the label is taken for token 0: leave these positions out, and take"
+        " those with labels >= 0.",
         {"collect": lambda losses, known: losses.mean()},
     ),
     (
@@ -266,7 +266,7 @@ HIDDEN = (
     ),
     (
         "zeros for visible tokens",
-        "There is one loss for each token, 0 where none was hidden: take the mean over the hidden ones.",
+        "There is one loss for each token, 0 where nothing was hidden: take the mean over the hidden ones.",
         {"collect": lambda losses, known: losses * known},
     ),
     (

@@ -114,17 +114,17 @@ JOINS = (
     ),
     (
         "state alone",
-        "What was found in the source is left out: join the context to the state.",
+        "The context is left out: join it to the decoder's state, np.concatenate([context, state]).",
         {"join": lambda c, s: np.concatenate([0 * c, s])},
     ),
     (
         "context twice",
-        "The context is joined to itself: join it to the decoder's state.",
+        "The context is joined to itself: the second half is the decoder's state.",
         {"join": lambda c, s: np.concatenate([c, c])},
     ),
     (
         "state twice",
-        "The state is joined to itself: join the context to it.",
+        "The state is joined to itself: the first half is the context.",
         {"join": lambda c, s: np.concatenate([s, s])},
     ),
     (
@@ -162,17 +162,17 @@ LASTS = (
     ),
     (
         "w not used",
-        "w is not used: the joined vector is multiplied with it, before tanh.",
+        "w is not used: multiply context and state by it, before tanh.",
         {"apply": lambda x, w: np.tanh(x)},
     ),
     (
         "joined vector",
-        "The joined vector comes back: multiply it with w, and take tanh.",
+        "Context and state come back as they were joined: multiply them by w, and take tanh.",
         {"apply": lambda x, w: x},
     ),
     (
         "context returned",
-        "The context comes back: join it to the state, multiply with w, and take tanh.",
+        "The context alone comes back: join it to the state, multiply by w, and take tanh.",
         {"apply": lambda x, w: x[: len(x) // 2]},
     ),
     (

@@ -119,7 +119,7 @@ SOFTMAXES = {
     ),
     "no softmax": (
         lambda scores: scores,
-        "The scores are used as weights without a softmax.",
+        "The scores are used as weights without a softmax: take np.exp of them, and divide by each row's sum.",
     ),
 }
 # What stands in the place of a softmax, or is done to its weights; the exercise "softmax" has some as its own.
@@ -192,7 +192,7 @@ OTHERS = {
     ),
     "divided by the keys": (
         lambda scores: softmax(scores) / scores.shape[-1],
-        "The weights are divided by the number of keys once more: the softmax makes a mean already.",
+        "The weights are divided by the number of keys besides: after the softmax they add up to 1 already.",
     ),
     **{
         f"weights rounded at {digits}": (

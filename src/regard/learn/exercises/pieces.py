@@ -92,7 +92,11 @@ LSE = Exercise(
             "The largest score is subtracted and not added again: the result is ln Σ exp(s − m) + m.",
             lambda s: log_sum_exp(s) - np.where(np.isfinite(s.max(-1)), s.max(-1), 0.0),
         ),
-        Variant("largest score", "It is the largest score: that is only near to it.", lambda s: s.max(-1)),
+        Variant(
+            "largest score",
+            ("It is the largest score m alone, which is only near: add ln Σ exp(s − m)."),
+            lambda s: s.max(-1),
+        ),
         # From here on another row of steps.
         Variant(
             "no logarithm",
@@ -101,7 +105,7 @@ LSE = Exercise(
         ),
         Variant(
             "sum of the scores",
-            "exp and ln cancel, as the logarithm is taken of each term: it is the logarithm of the sum.",
+            "The logarithm is taken of each term, which undoes exp: sum first, then take the logarithm.",
             lambda s: s.sum(-1),
         ),
         Variant(

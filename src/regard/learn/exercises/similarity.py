@@ -93,7 +93,7 @@ COSINE = Exercise(
         ),
         Variant(
             "angle",
-            "It is the angle itself, in radians: what is asked for is its cosine.",
+            "It is the angle itself, in radians: its cosine is asked for.",
             lambda a, b: np.arccos(cosine_similarity(a, b).clip(-1, 1)),
         ),
         Variant(
@@ -108,7 +108,7 @@ COSINE = Exercise(
         ),
         Variant(
             "pairs of rows",
-            "Only rows of the same number are compared: every row of a meets every row of b.",
+            "Row 0 is compared with row 0 alone, row 1 with row 1, and so on: every row of a meets every row of b.",
             lambda a, b: np.diag(cosine_similarity(a[: len(b)], b[: len(a)])),
         ),
         *spoilt(cosine_similarity, ("result transposed",)),

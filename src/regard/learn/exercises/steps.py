@@ -100,7 +100,7 @@ WARM_UP = Exercise(
         ),
         Variant(
             "minimum of both",
-            "The smaller of rise and fall is taken: which one counts is a matter of the step, s < warm.",
+            "The smaller of rise and fall is taken: before step `warm` the rise counts, from there on the fall.",
             lambda s, r, w, t: r * np.minimum((s + 1) / (w + 1), np.maximum(t - s, 0) / (t - w)),
         ),
         Variant(
@@ -124,7 +124,7 @@ WARM_UP = Exercise(
         # What follows has the right shape over the steps, and another height.
         Variant(
             "no rate",
-            "The factor is not multiplied with the rate.",
+            "The rate is missing: what is computed goes from 0 to 1, and must be multiplied by it.",
             lambda s, r, w, t: warm_up(s, 1.0, w, t),
         ),
         Variant(
@@ -184,7 +184,8 @@ CLIP = Exercise(
         ),
         Variant(
             "only short ones",
-            "It is the wrong way round: long gradients stay, and short ones are made longer.",
+            "Long gradients stay and short ones are made longer: it must be the other way round, and "
+            "short ones stay.",
             lambda g, m: g * max(1.0, m / _norm(g)),
         ),
         Variant(
@@ -208,22 +209,23 @@ CLIP = Exercise(
         ),
         Variant(
             "sum of the sizes",
-            "It is the sum of the absolute values: the norm is √Σ g².",
+            "The sum of the absolute values is taken for the norm, which is √Σ g².",
             lambda g, m: g * min(1.0, m / abs(g).sum()),
         ),
         Variant(
             "largest number",
-            "It is the largest absolute value: the norm is √Σ g².",
+            "The largest absolute value is taken for the norm, which is √Σ g².",
             lambda g, m: g * min(1.0, m / abs(g).max()),
         ),
         Variant(
             "spectral norm",
-            "It is the largest singular value, which np.linalg.norm(…, 2) gives for a matrix: the norm is √Σ g².",
+            "The largest singular value is taken for the norm, as np.linalg.norm(…, 2) does with a "
+            "matrix: it is √Σ g².",
             lambda g, m: g * min(1.0, m / np.linalg.norm(g, 2)),
         ),
         Variant(
             "root of the mean",
-            "It is the root of the mean square: the norm is √Σ g², without a division.",
+            "The root of the mean square is taken for the norm, which is √Σ g², without a division.",
             lambda g, m: g * min(1.0, m / np.sqrt((g**2).mean())),
         ),
         Variant(

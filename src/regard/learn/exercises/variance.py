@@ -49,7 +49,7 @@ DIVISORS = (
     ),
     (
         "multiplied by √d",
-        "The second scores are multiplied by √d: divide them.",
+        "The second scores are multiplied by √d: they must be divided by it.",
         {"divisor": lambda d: 1 / np.sqrt(d)},
     ),
     (
@@ -101,7 +101,7 @@ SPREADS = (
 SCORES = (
     (
         "weights",
-        "It is the variance of the weights, after a softmax: the scores before it are asked about.",
+        "It is the variance of weights, after a softmax: that of the scores is asked for.",
         {"spread": lambda s: softmax(np.atleast_2d(s)).var()},
     ),
     (
@@ -116,7 +116,7 @@ SCORES = (
     ),
     (
         "one query and one key",
-        "Only queries and keys of the same number are compared: every query meets every key, query @ key.T.",
+        "Query 0 meets key 0 alone, query 1 key 1, and so on: every query meets every key, query @ key.T.",
         {"score": lambda q, k: (q[: len(k)] * k[: len(q)]).sum(-1)},
     ),
 )
