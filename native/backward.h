@@ -111,7 +111,7 @@ static inline void combine(const StateGrad& grads, int64_t skip, int64_t count, 
     REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
       int64_t at = r * PANEL + c * LANES;
       vf x = maximum(splat(LEAST - 1.0f), (load(scores + at) - m) * log2_scale - rest);
-      vf p = power2(x);
+      vf p = power2_within(x);
       vf d = p * (load(grad + at) + base + entropy * x + squares * p);
       if (BLOCKS) {
         p = keep(bits[r] >> (c * LANES), p, (vf){});

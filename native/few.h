@@ -113,7 +113,7 @@ REGARD_INLINE void exponentiate_row(float* scores, int64_t count, float m, float
   vf at = ramp() - splat((float)(count / 2));
   for (int v = 0; v < TILE_VECTORS; v++, at += splat((float)LANES)) {
     vf x = maximum(splat(LEAST - 1.0f), (load(scores + v * LANES) - splat(m)) * splat(log2_scale));
-    vf p = power2(x), moment = p * at;
+    vf p = power2_within(x), moment = p * at;
     store(scores + v * LANES, p);
     l += p;
     u += p * x;

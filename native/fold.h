@@ -41,7 +41,7 @@ static inline void exponentiate(float* scores, int64_t count, const Runs& runs, 
     for (int64_t j = 0; j < from; j++) store(column + j * PANEL, (vf){});
     for (int64_t j = from; j < to; j++) {
       vf x = maximum(splat(LEAST - 1.0f), (load(column + j * PANEL) - largest) * splat(log2_scale));
-      vf p = power2(x);
+      vf p = power2_within(x);
       store(column + j * PANEL, p);
       l += p;
       if (WANT & ENTROPY) u += p * x;
@@ -182,15 +182,19 @@ static inline void add_band(const float* p, Span queries, Span keys, int64_t low
   }
 }
 
-// c[lane] += Σ p·|q − k|.
+// c[lane] += Σ p·|q − k|; all vectors of a row at once, as each sum waits for itself.
 static inline void add_distance(const float* p, Span queries, Span keys, double* c) {
-  vf stride = splat((float)queries.step);
-  for (int v = 0; v < PANEL_VECTORS; v++) {
-    vf total = {}, lane = (ramp() + splat((float)(v * LANES))) * stride;
-    for (int64_t j = 0; j < keys.count; j++)
-      total += load(p + j * PANEL + v * LANES) * absolute(splat((float)(queries.first - keys.first - j * keys.step)) + lane);
-    for (int x = 0; x < LANES; x++) c[v * LANES + x] += total[x];
+  vf total[PANEL_VECTORS], lane[PANEL_VECTORS];
+  REGARD_UNROLL for (int v = 0; v < PANEL_VECTORS; v++) {
+    total[v] = (vf){};
+    lane[v] = (ramp() + splat((float)(v * LANES))) * splat((float)queries.step);
   }
+  for (int64_t j = 0; j < keys.count; j++) {
+    vf first = splat((float)(queries.first - keys.first - j * keys.step));
+    REGARD_UNROLL for (int v = 0; v < PANEL_VECTORS; v++) total[v] += load(p + j * PANEL + v * LANES) * absolute(first + lane[v]);
+  }
+  for (int v = 0; v < PANEL_VECTORS; v++)
+    for (int x = 0; x < LANES; x++) c[v * LANES + x] += total[v][x];
 }
 
 // The ids of a panel's queries for every match.

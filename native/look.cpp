@@ -5,6 +5,8 @@
 
 namespace {
 
+constexpr int64_t ENOUGH = 1024;  // rows: for fewer, threads cost more than they save
+
 void put(float* to, int64_t at, double value) {
   if (to) to[at] = (float)value;
 }
@@ -14,7 +16,7 @@ void read_row(const RegardWant& want, const RegardState& state, const RegardLook
   const double m = state.m[at], l = state.l[at];
   const bool empty = l == 0;
   const double total = empty ? 1.0 : l, log = std::log(total);
-  look.log_l[at] = std::log(l);
+  look.log_l[at] = empty ? -HUGE_VAL : log;
   put(look.lse, at, m + log);
   if (state.u) {
     const double entropy = log - state.u[at] / total;
@@ -32,6 +34,14 @@ void read_row(const RegardWant& want, const RegardState& state, const RegardLook
     const double mean = c[want.position] / total, variance = c[want.square] / total - mean * mean;
     put(look.spread, at, variance <= 0 ? 0.0 : std::sqrt(variance));
   }
+}
+
+// The output of one row, from the weighted sum of values in its place.
+void read_output(const RegardCall& call, const RegardState& state, int64_t at) {
+  const bool empty = state.l[at] == 0;
+  const float total = (float)state.l[at];
+  float* row = state.o + at * call.value_dim;
+  for (int64_t d = 0; d < call.value_dim; d++) row[d] = empty ? 0.0f : row[d] / total;
 }
 
 // Positions may be negative.
@@ -52,7 +62,11 @@ int regard_look_with(const RegardKernels& kernels, const RegardCall* call, const
                   const RegardColumns* columns, const RegardLook* look) {
   if (const int failed = kernels.rows(call, want, state)) return failed;
   const int64_t rows = call->batch * call->heads * call->queries;
-  for (int64_t at = 0; at < rows; at++) read_row(*want, *state, *look, rows, at);
+#pragma omp parallel for num_threads((int)call->threads) if (rows >= ENOUGH)
+  for (int64_t at = 0; at < rows; at++) {
+    read_row(*want, *state, *look, rows, at);
+    if (state->o) read_output(*call, *state, at);
+  }
   if (columns->cell) count_rows(*call, *state, *columns, look->cell_rows);
   const bool second = columns->received || columns->received_max || columns->cell || columns->by_offset;
   return second ? kernels.columns(call, columns) : 0;

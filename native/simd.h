@@ -99,10 +99,9 @@ REGARD_INLINE uint64_t bits_of(vi where) {
 
 constexpr float LEAST = -126.0f;  // 2^x is 0 below, as a processor that flushes denormals gives it
 
-// 2^x for x ≤ 126: a minimax polynomial on [−½, ½], right to 9e-8. Its constant term is exactly 1, for a rescaling by
-// 2^0 that is not 1 would let the sums drift with every tile. NaN stays NaN.
-REGARD_INLINE vf power2(vf x) {
-  x = maximum(splat(LEAST - 1.0f), x);
+// 2^x for −127 ≤ x ≤ 126: a minimax polynomial on [−½, ½], right to 9e-8. Its constant term is exactly 1, for a rescaling by
+// 2^0 that is not 1 would let the sums drift with every tile. NaN stays NaN; 0 below LEAST.
+REGARD_INLINE vf power2_within(vf x) {
 #if defined(__AVX512F__)
   vf integer = (vf)_mm512_roundscale_ps((__m512)x, 8);
 #else
@@ -117,13 +116,17 @@ REGARD_INLINE vf power2(vf x) {
   y = y * rest + splat(6.931470036e-1f);
   y = y * rest + splat(1.0f);
 #if defined(__AVX512F__)
-  y = (vf)_mm512_scalef_ps((__m512)y, (__m512)integer);
+  // Below LEAST the result is a denormal, which becomes 0 where a fold runs (see FlushDenormals).
+  return (vf)_mm512_scalef_ps((__m512)y, (__m512)integer);
 #else
   vu exponent = (vu)shifted << 23;  // unsigned: of a blocked pair x may be anything, and then this wraps
   y = (vf)((vi)((vu)y + exponent) | (x != x));
-#endif
   return (vf)((vi)y & ~(x < splat(LEAST)));
+#endif
 }
+
+// The same for any x ≤ 126.
+REGARD_INLINE vf power2(vf x) { return power2_within(maximum(splat(LEAST - 1.0f), x)); }
 
 // tanh, with a relative error of a few roundings near 0 too: a polynomial there, (1 − e)/(1 + e) elsewhere.
 REGARD_INLINE vf hyperbolic_tangent(vf x) {

@@ -173,8 +173,8 @@ def observed_by(
 ) -> Observation:
     """`observed` by a runner that has been chosen already."""
     both = None
-    if value is None and not top:
-        both = _at_once(runner, query, key, full, want)
+    if not top:
+        both = _at_once(runner, query, key, value, full, want)
     if both is None:
         rows, sums, more = _folded(runner, query, key, value, full, want, top)
     else:
@@ -196,18 +196,20 @@ def observed_by(
 
 
 def _at_once(
-    runner: Runner, query: Tensor, key: Tensor, full: Spec, want: Wanted
+    runner: Runner, query: Tensor, key: Tensor, value: Tensor | None, full: Spec, want: Wanted
 ) -> tuple[dict[str, Tensor], Sums] | None:
-    """Row statistics and sums from an engine that gives both at once, where no derivative may be asked of them."""
+    """Row statistics, the output and sums from an engine that gives all at once, where no derivative may be asked."""
     if "lse" not in want.names:
         return None
     inputs = [query, key]
+    if value is not None:
+        inputs.append(value)
     if full.bias is not None and full.bias.parameter is not None:
         inputs.append(full.bias.parameter)
     # What comes back at once has no graph behind it.
     if transforming(*inputs) or (torch.is_grad_enabled() and any(t.requires_grad for t in inputs)):
         return None
-    return runner.look(query, key, full, want)
+    return runner.look(query, key, value, full, want)
 
 
 def _folded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import fields, replace
 
 import pytest
@@ -116,10 +117,12 @@ def test_one_call_gives_what_the_folds_and_the_table_give(
     groups = ("entropy", "lse", "sink", regard.statistics.local(3))
     for batch, heads, kv_heads, queries, keys, offset, mask, cells in cases:
         query, key = torch.randn(batch, heads, queries, 8), torch.randn(batch, kv_heads, keys, 8)
+        value = torch.randn(batch, kv_heads, keys, 7)
         if broken:
             query[0, 0, 0], key[0, 0, -1] = float("inf"), float("nan")
-        for chosen in (None, groups, "rows"):
-            asked = {"map": cells, "mask": mask, "align": offset, "statistics": chosen}
+            value[0, 0, keys // 2] = float("nan")
+        for chosen, carried in itertools.product((None, groups, "rows"), (None, value)):
+            asked = {"map": cells, "mask": mask, "align": offset, "statistics": chosen, "value": carried}
             with monkeypatch.context() as patch:
                 one = numbers(observe(query, key, **asked))  # type: ignore[arg-type]
                 patch.setattr(attention, "_at_once", lambda *_: None)

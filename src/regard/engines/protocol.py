@@ -31,9 +31,9 @@ class Runner(Protocol):
         """
 
     def look(
-        self, query: Tensor, key: Tensor, spec: Spec, want: Wanted, /
+        self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, /
     ) -> tuple[dict[str, Tensor], Sums] | None:
-        """Row statistics by name and the sums at once, of a call of which no derivative and no output is asked.
+        """Row statistics by name, "output" among them where it is wanted, and the sums at once; no derivative.
 
         Returns:
             None where the two folds are to be asked for one after the other.
@@ -82,5 +82,5 @@ class Engine(Runner, Protocol):
         """Why it will not take a case, in words for its user; None where it takes it."""
 
 
-def two_folds(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> None:
+def two_folds(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted) -> None:
     """The `look` of an engine whose folds are asked for one after the other."""

@@ -54,7 +54,7 @@ class Traced:
         return sums_of(tensors, query, key, spec, want)
 
     def look(
-        self, query: Tensor, key: Tensor, spec: Spec, want: Wanted
+        self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted
     ) -> tuple[dict[str, Tensor], Sums] | None:
         """None: a graph holds the two folds one after the other."""
         return None

@@ -191,7 +191,7 @@ void check_columns(const Case& drawn, int number, const char* build) {
   Array<float> got_sums(sums.size()), got_tops(sums.size()), got_total(total.size()), got_peak(total.size());
   Array<float> got_diagonals(diagonals.size()), got_weighted(weighted.size());
   RegardColumns columns = {m.data(), log_l.data(), got_sums.data(), got_tops.data(), 1 << CELL_BITS, grid_q, grid_k,
-                           start << CELL_BITS, 0, got_total.data(), got_peak.data(), got_diagonals.data(), VECTORS,
+                           start * (1 << CELL_BITS), 0, got_total.data(), got_peak.data(), got_diagonals.data(), VECTORS,
                            given.data(), got_weighted.data()};
   if (regard_columns(number, &call, &columns)) fail(build, "the columns could not run");
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received", got_sums[i], sums[i], 1);
@@ -217,7 +217,7 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
   for (size_t i = 0; i < 7; i++) at[i] = read.data() + i * rows;
   RegardLook look = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], columns.data(), argmax.data(), log_l.data(), counts.data()};
   RegardColumns second = {again.m.data(), log_l.data(), received.data(), received.data() + sums, 1 << CELL_BITS, grid_q,
-                          grid_k, start << CELL_BITS, 0, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
+                          grid_k, start * (1 << CELL_BITS), 0, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
   if (regard_look(number, &call, &wanted.want, &again.state, &second, &look)) return fail(build, "one call could not run");
   int64_t attending = 0, counted = 0;
   for (size_t i = 0; i < rows; i++) {
@@ -227,6 +227,10 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
     expect(drawn, build, "one call, entropy", look.entropy[i], log(total) - state.u[i] / total, 1);
     expect(drawn, build, "one call, least", look.min_weight[i], l == 0 ? 0 : exp(state.least[i] - state.m[i]) / total, 1);
     expect(drawn, build, "one call, squares", look.sum_squares[i], state.r[i] / (total * total), 1);
+    for (size_t d = 0; d < (size_t)call.value_dim; d++) {
+      const size_t place = i * (size_t)call.value_dim + d;
+      expect(drawn, build, "one call, output", again.o[place], l == 0 ? 0 : state.o[place] / total, 1);
+    }
     for (size_t j = 0; j < COLUMNS; j++)
       expect(drawn, build, "one call, column", columns[j * rows + i], state.c[i * COLUMNS + j] / total, 1);
   }

@@ -1,4 +1,4 @@
-"""Both folds and the row statistics in one call of C++, where no derivative is asked and no sink takes any weight.
+"""Both folds, row statistics and output in one call of C++, where no derivative is asked and no sink takes any weight.
 
 Knows where the results go; what they mean is said in `statistics`, whose formulas C++ has for the rows of such a call.
 """
@@ -27,13 +27,17 @@ READ = ("lse", "entropy", "effective_keys", "max_weight", "min_weight", "sum_squ
 SUMS = 6
 
 
-def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str, Tensor], Sums] | None:
-    """Row statistics by name, and the sums of the second fold; None for a call that this does not take."""
-    sizes = sizes_of(query, key)
+def look(
+    query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted
+) -> tuple[dict[str, Tensor], Sums] | None:
+    """Row statistics and the output by name, and the second fold's sums; None for a call that this does not take."""
+    sizes = sizes_of(query, key, value)
     rows, many = sizes.batch * sizes.heads * sizes.queries, len(want.columns)
-    if want.output or want.top > 1 or spec.sink_logit is not None or not rows or not sizes.keys:
+    if want.top > 1 or spec.sink_logit is not None or not rows or not sizes.keys:
         return None
-    shape, prepared = (sizes.batch, sizes.heads, sizes.queries), prepare(query, key, None, spec)
+    if not want.output:
+        value = None
+    shape, prepared = (sizes.batch, sizes.heads, sizes.queries), prepare(query, key, value, spec)
     read = query.new_empty((len(READ) + many, *shape), dtype=torch.float32)
     # Allowed, argmax, and where C++ keeps the top keys.
     counts = query.new_empty((3, *shape), dtype=torch.int64)
@@ -55,6 +59,11 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
         state.c = c
     if want.top:
         state.top_scores, state.top_keys = top, top_keys
+    output = None
+    if value is not None:
+        # C++ sums weighted values in it, and divides them in their place.
+        output = query.new_empty((*shape, sizes.value_dim), dtype=torch.float32)
+        state.o = output.data_ptr()
     names = [name for name in READ if name in want.names]
     floats = {name: read.data_ptr() + 4 * rows * READ.index(name) for name in names}
     arrays = abi.LookArrays(
@@ -69,7 +78,10 @@ def look(query: Tensor, key: Tensor, spec: Spec, want: Wanted) -> tuple[dict[str
     run("regard_look", prepared.call, wants(prepared, want, sizes), state, second, arrays)
     if sums.map is not None:
         sums = replace(sums, map=sums.map.coarsen(want.cell))
-    return _named(read, counts, want), sums
+    named = _named(read, counts, want)
+    if output is not None:
+        named["output"] = output.to(query.dtype)
+    return named, sums
 
 
 def _blank(
