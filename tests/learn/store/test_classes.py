@@ -179,6 +179,29 @@ def test_who_is_deleted_is_gone_from_classes_at_once(url, store, teacher, ann, b
         assert ann.classes.memberships()[0].name == "B"
 
 
+def test_who_signs_in_takes_the_classes_along(url, store, teacher, ann, ben):
+    before = store.learner("", "here")
+    first, second = teacher.classes.begin("A"), teacher.classes.begin("B")
+    mine, his = before.classes.begin("C"), ben.classes.begin("D")
+    number = before.classes.join(first.code, "Ann").number
+    before.classes.join(second.code)
+    before.classes.join(his.code)
+    ann.classes.join(second.code, "A.")
+    ann.classes.join(mine.code)
+    ann.classes.take_over(before.classes)
+    assert {one.name: one.shown for one in ann.classes.memberships()} == {"A": "Ann", "B": "A.", "D": ""}
+    assert ann.classes.membership(first.id).number == number
+    # The class that was begun before is taught now, and nobody is in a class of one's own.
+    assert [(one.name, one.members) for one in ann.classes.teaching()] == [("C", 0)]
+    assert before.classes.export() == {"taught": [], "joined": []}
+    assert teacher.classes.taught(second.id).members == 1
+    exported = ann.classes.export()
+    ann.classes.take_over(before.classes)
+    ann.classes.take_over(ann.classes)
+    assert ann.classes.export() == exported
+    assert count(url, MEMBERS) == 3
+
+
 def test_an_export_has_the_classes_and_nothing_about_others(teacher, ann, store):
     begun = teacher.classes.begin("A")
     joined = ann.classes.join(begun.code, "Ann")

@@ -40,7 +40,11 @@ class Classes(Identified):
         Raises:
             ArgumentError: a name that is empty, too long or not printable, or too many classes.
         """
-        values = {"id": uuid4().hex, "name": check_name(name, "the class's name"), "code": new_code()}
+        values: dict[str, Any] = {
+            "id": uuid4().hex,
+            "name": check_name(name, "the class's name"),
+            "code": new_code(),
+        }
         with faults(self._engine), writing(self._engine) as connection:
             teacher = self._locked(connection)
             if _count(connection, CLASSES.c.learner_id == teacher, CLASSES.c.id) >= MOST_TAUGHT:
@@ -164,6 +168,29 @@ class Classes(Identified):
             (mine,) = works(connection, self._me(connection, identity), blank)
             nameless = (MEMBERS.c.class_id == identity) & (MEMBERS.c.name == "")
             return mine, _count(connection, nameless, MEMBERS.c.learner_id)
+
+    def take_over(self, other: Classes) -> None:
+        """Take the classes that another learner of this database teaches or is in, such as one who then signed in.
+
+        Who is in a class already, or teaches it, stays as before, and the other one leaves it.
+        """
+        with faults(self._engine), writing(self._engine) as connection:
+            # Always in one order: two that take each other over must not wait for each other for ever.
+            pair = sorted((self, other), key=lambda one: (one.issuer, one.subject))
+            numbers = {id(one): one._locked(connection) for one in pair}
+            mine, theirs = numbers[id(self)], numbers[id(other)]
+            if mine == theirs:
+                return
+            connection.execute(update(CLASSES).where(CLASSES.c.learner_id == theirs).values(learner_id=mine))
+            # Nobody is twice in a class, or in one that is taught: the membership that would be is gone.
+            joined = select(MEMBERS.c.class_id).where(MEMBERS.c.learner_id == mine)
+            taught = select(CLASSES.c.id).where(CLASSES.c.learner_id == mine)
+            twice = MEMBERS.c.class_id.in_(joined) | MEMBERS.c.class_id.in_(taught)
+            connection.execute(delete(MEMBERS).where(MEMBERS.c.learner_id == theirs, twice))
+            connection.execute(update(MEMBERS).where(MEMBERS.c.learner_id == theirs).values(learner_id=mine))
+            # A class of the other's that was joined under this name is now one's own.
+            own_class = (MEMBERS.c.learner_id == mine) & MEMBERS.c.class_id.in_(taught)
+            connection.execute(delete(MEMBERS).where(own_class))
 
     def export(self) -> dict[str, Any]:
         """The classes as JSON, without anything about others."""
