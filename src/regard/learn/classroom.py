@@ -184,6 +184,8 @@ def _summary(one: Exercise, members: Sequence[Work]) -> ExerciseLine:
     met = Counter(variant for checks in logs for variant in {check.variant for check in checks})
     # What the catalogue does not know was written by another version, or by hand.
     mistakes = [Mistake(known.name, known.text, met[known.name]) for known in one.variants if met[known.name]]
+    if len(logs) < FEWEST:
+        mistakes = []
     return ExerciseLine(
         one.name,
         one.lesson,
@@ -191,7 +193,5 @@ def _summary(one: Exercise, members: Sequence[Work]) -> ExerciseLine:
         passed=sum(one.name in work.passed for work in members),
         checked=len(logs),
         checks=median(tries) if len(tries) >= FEWEST else None,
-        mistakes=tuple(sorted(mistakes, key=lambda mistake: -mistake.learners))
-        if len(logs) >= FEWEST
-        else (),
+        mistakes=tuple(sorted(mistakes, key=lambda mistake: -mistake.learners)),
     )
