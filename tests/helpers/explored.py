@@ -4,12 +4,13 @@ Knows servers and pages; not what a view shows.
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 import uvicorn
 from playwright.sync_api import Page, sync_playwright
+from starlette.types import ASGIApp
 
 from regard.explorer.app import bundle, create_app
 from regard.explorer.jobs import Jobs
@@ -37,14 +38,19 @@ def read(text: str) -> float:
 
 
 @contextmanager
-def served(opened: Opened, learning: Learning | None = None) -> Iterator[str]:
-    """The address of a server of what is open, with its token, and of a learner where one is named."""
+def served(
+    opened: Opened, learning: Learning | None = None, around: Callable[[ASGIApp], ASGIApp] = lambda app: app
+) -> Iterator[str]:
+    """The address of a server of what is open, with its token, and of a learner where one is named.
+
+    `around` is what stands before the app, such as `helpers.visited.AsVisitor`.
+    """
     if not (bundle() / "index.html").is_file():
         pytest.skip("the front end is not built: make web")
     access, jobs = Access(), Jobs(opened, Worker(["false"]))
     listening = bind(access, 0)
     server = uvicorn.Server(
-        uvicorn.Config(create_app(opened, jobs, access, learner=learning), log_level="error")
+        uvicorn.Config(around(create_app(opened, jobs, access, learner=learning)), log_level="error")
     )
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

@@ -34,7 +34,8 @@ const whole: Address = {
   step: 6000,
   at: "3.1",
   exercise: "causal mask",
-  learn: "quiz",
+  learn: "classes",
+  classroom: "c0ffee",
   play: { kind: "low rank", text: "a & b = c; d~e" },
 };
 

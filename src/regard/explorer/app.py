@@ -21,6 +21,7 @@ from regard.explorer.quizzes import Quizzes
 from regard.explorer.routes import (
     changes,
     check,
+    classes,
     files,
     flow,
     heads,
@@ -34,6 +35,7 @@ from regard.explorer.routes import (
 )
 from regard.explorer.routes.shared import Lane, TooBusyError
 from regard.explorer.security import Access, Guard, SecureHeaders
+from regard.explorer.tries import Tries
 from regard.files.versions import own_version
 from regard.web.tiles import CanceledError
 
@@ -67,6 +69,7 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
     app.state.learning = learner or Learning()
     app.state.preparing = Preparing()
     app.state.quizzes = Quizzes()
+    app.state.tries = Tries()
     app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
     app.state.slow = Lane(1, opened.limits.waiting)
     # Of solutions, which run in processes of their own.
@@ -84,6 +87,7 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
         playground,
         learning,
         quizzes,
+        classes,
     ):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)

@@ -52,7 +52,7 @@ def test_an_empty_database_gets_the_tables_of_today(url, plain):
 def test_the_last_migration_is_the_one_that_is_asked_for():
     script = ScriptDirectory(str(engine.MIGRATIONS))
     assert script.get_heads() == [HEAD]
-    assert [one.revision for one in script.walk_revisions()] == ["0002", "0001"]
+    assert [one.revision for one in script.walk_revisions()] == ["0003", "0002", "0001"]
 
 
 def test_a_filled_database_of_the_first_version_keeps_what_it_holds(url, plain):
@@ -78,6 +78,29 @@ def test_a_filled_database_of_the_first_version_keeps_what_it_holds(url, plain):
     assert (solution.text, solution.passed, solution.hints, solution.at) == ("def", True, 3, AT)
     assert progress.lessons[3].state == "done" and progress.log["e1"].detail == {"passed": True}
     learner.note("lesson 1", "new tables are there")
+    assert differences(plain) == []
+
+
+def test_a_filled_database_of_the_second_version_keeps_what_it_holds(url, plain):
+    engine.upgrade(plain, "0002")
+    assert "classes" not in inspect(plain).get_table_names()
+    with engine.writing(plain) as connection:
+        row = {"at": AT, "no": False}
+        for line in (
+            "learners VALUES (7, 'https://i.example', '42', :at)",
+            """cards VALUES (7, 'q1', '{"step": 2}', :at, :at)""",
+            "bookmarks VALUES (7, 'b1', 'The diagonal', '#/head', 'A', :no, :at)",
+            "notes VALUES (7, 'lesson 3', 'why', :at)",
+        ):
+            connection.execute(text(f"INSERT INTO {line}"), row)
+    store = Store(url)
+    learner = store.learner("https://i.example", "42")
+    progress = learner.progress()
+    assert progress.cards["q1"].state == {"step": 2} and progress.cards["q1"].due == AT
+    assert progress.bookmarks["b1"].title == "The diagonal" and progress.notes["lesson 3"].text == "why"
+    # Who was there before joins a class as anybody does.
+    begun = store.learner("", "teacher").classes.begin("A")
+    assert learner.classes.join(begun.code).name == "A"
     assert differences(plain) == []
 
 

@@ -23,7 +23,7 @@ export const DIRECTIONS = ["from", "to"] as const;
 export type Direction = (typeof DIRECTIONS)[number];
 export const FLOW_WAYS = ["back", "forward"] as const;
 export type FlowWay = (typeof FLOW_WAYS)[number];
-export const LEARN_PARTS = ["path", "quiz"] as const;
+export const LEARN_PARTS = ["path", "quiz", "classes"] as const;
 export type LearnPart = (typeof LEARN_PARTS)[number];
 export const FLOW_TEXTS = ["target", "source"] as const;
 export type FlowText = (typeof FLOW_TEXTS)[number];
@@ -78,6 +78,8 @@ export interface Address {
   exercise: string;
   /** What Learn shows where no exercise is open. */
   learn: LearnPart;
+  /** The class that its teacher looks at; "" for all. */
+  classroom: string;
   /** The playground's own state, as the server takes it. */
   play: Record<string, string>;
 }
@@ -205,6 +207,7 @@ const FIELDS = {
   at: text("at", "0.0"),
   exercise: text("exercise"),
   learn: word<LearnPart>("show", LEARN_PARTS),
+  classroom: text("class"),
 } as const;
 
 type Named = keyof typeof FIELDS;

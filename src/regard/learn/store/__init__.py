@@ -1,8 +1,9 @@
-"""What learners have done, in a database: lessons, exercises, quiz cards, bookmarks, notes, and a log of checks.
+"""What learners have done, in a database: lessons, exercises, cards, bookmarks, notes, a log of checks; and classes.
 
 SQLite in the user's data folder, or PostgreSQL by its URL. Imported only where it is used: it needs the extra `learn`.
 """
 
+from regard.learn.store.classes import Classes, NoClassError
 from regard.learn.store.document import from_document, to_document
 from regard.learn.store.learner import Learner
 from regard.learn.store.progress import (
@@ -20,9 +21,11 @@ from regard.learn.store.store import Store, default_url
 __all__ = [
     "Bookmark",
     "Card",
+    "Classes",
     "Event",
     "Learner",
     "Lesson",
+    "NoClassError",
     "Note",
     "Progress",
     "Solution",

@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from sqlalchemy import Connection, Engine, delete, select
+from sqlalchemy import delete, select
 
 from regard.errors import ArgumentError
+from regard.learn.store.classes import Classes
 from regard.learn.store.document import MOST_NAME, check_text, from_document, to_document
 from regard.learn.store.engine import faults, writing
+from regard.learn.store.identified import Identified
 from regard.learn.store.progress import (
     ROWS,
     Bookmark,
@@ -26,7 +28,7 @@ from regard.learn.store.progress import (
     key_of,
     merge,
 )
-from regard.learn.store.rows import TABLE_OF, after, all_rows, insertion, put, read, rows_of
+from regard.learn.store.rows import TABLE_OF, after, all_rows, put, read, rows_of
 from regard.learn.store.tables import LEARNERS
 
 # Bookmarks of one learner, characters of a title and of an address.
@@ -35,15 +37,17 @@ MOST_BOOKMARKS, MOST_TITLE, MOST_ADDRESS = 500, 200, 8000
 Before: TypeAlias = Callable[[type[Row], Any], Row | None]
 
 
-class Learner:
+class Learner(Identified):
     """What one learner has done. Every method that writes returns once it is on the disk.
 
     Args:
         engine: from `connect`. issuer, subject: who the learner is, as in `Store.learner`.
     """
 
-    def __init__(self, engine: Engine, issuer: str, subject: str) -> None:
-        self._engine, self.issuer, self.subject = engine, issuer, subject
+    @property
+    def classes(self) -> Classes:
+        """The classes that the learner teaches or is in."""
+        return Classes(self._engine, self.issuer, self.subject)
 
     # --- what is there -------------------------------------------------------------------------------------
 
@@ -197,9 +201,9 @@ class Learner:
                         put(connection, learner, row)
 
     def export(self) -> dict[str, Any]:
-        """All of it as one JSON document, with who the learner is."""
+        """All of it as one JSON document, with who the learner is, and the classes, which `take_in` leaves aside."""
         who = {"issuer": self.issuer, "subject": self.subject}
-        return to_document(self.progress()) | {"learner": who}
+        return to_document(self.progress()) | {"learner": who, "classes": self.classes.export()}
 
     def take_in(self, document: Any) -> None:
         """Merge what `export` gave, here or elsewhere.
@@ -216,24 +220,6 @@ class Learner:
             connection.execute(delete(LEARNERS).where(*self._who()))
 
     # --- rows ----------------------------------------------------------------------------------------------
-
-    def _who(self) -> tuple[Any, Any]:
-        return LEARNERS.c.issuer == self.issuer, LEARNERS.c.subject == self.subject
-
-    def _id(self, connection: Connection) -> int:
-        """The learner's number; −1, which no learner has, where there is none."""
-        number = connection.scalar(select(LEARNERS.c.id).where(*self._who()))
-        if number is None:
-            return -1
-        return number
-
-    def _locked(self, connection: Connection) -> int:
-        """The learner's number, with the learner written down, and everybody else who writes waiting."""
-        values = {"issuer": self.issuer, "subject": self.subject, "at": datetime.now(UTC)}
-        connection.execute(insertion(connection, LEARNERS, values).on_conflict_do_nothing())
-        # Two devices at once: what is read now must not be changed before this has written.
-        locked = select(LEARNERS.c.id).where(*self._who()).with_for_update()
-        return connection.execute(locked).scalar_one()
 
     def _one(self, kind: type[Row], key: Any) -> Row | None:
         with faults(self._engine), self._engine.connect() as connection:

@@ -22,7 +22,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
 # The last migration: a database that is there already is not asked for more.
-HEAD = "0002"
+HEAD = "0003"
 METADATA = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -32,6 +32,8 @@ METADATA = MetaData(
     }
 )
 NAME, IDENTITY = 200, 255
+# Characters of a class's identity, and of the code by which it is joined.
+CLASS_ID, CODE = 32, 16
 
 
 class UTCTime(TypeDecorator[datetime]):
@@ -110,6 +112,33 @@ LOG = _of_learner(
     Column("kind", String(NAME), nullable=False),
     Column("about", String(NAME), nullable=False),
     Column("detail", JSON, nullable=False),
+)
+# A class goes when its teacher goes; a membership when its class or its learner goes.
+CLASSES = Table(
+    "classes",
+    METADATA,
+    Column("id", String(CLASS_ID), primary_key=True),
+    # The teacher.
+    Column("learner_id", Integer, ForeignKey("learners.id", ondelete="CASCADE"), nullable=False, index=True),
+    Column("name", String(NAME), nullable=False),
+    # NULL where the class is closed: nobody joins.
+    Column("code", String(CODE)),
+    Column("at", UTCTime, nullable=False),
+    UniqueConstraint("code"),
+)
+MEMBERS = Table(
+    "members",
+    METADATA,
+    Column("class_id", String(CLASS_ID), ForeignKey("classes.id", ondelete="CASCADE"), primary_key=True),
+    Column(
+        "learner_id", Integer, ForeignKey("learners.id", ondelete="CASCADE"), primary_key=True, index=True
+    ),
+    # By which a learner without a name is known in the class.
+    Column("number", Integer, nullable=False),
+    # "" where the name may not be shown: then it is not stored either.
+    Column("name", String(NAME), nullable=False),
+    Column("at", UTCTime, nullable=False),
+    UniqueConstraint("class_id", "number"),
 )
 # The table of each field of `Progress`.
 TABLES = {table.name: table for table in (LESSONS, EXERCISES, CARDS, BOOKMARKS, NOTES, LOG)}
