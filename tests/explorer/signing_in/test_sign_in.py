@@ -76,6 +76,7 @@ def test_a_secret_is_shown_as_the_provider_wants_it(browser, sign_in, network, m
 def test_whoever_signs_in_is_known_until_signing_out(browser, sign_in, issuer):
     assert browser.visitor == {
         "provider": issuer[7:],
+        "merges": True,
         "signed_in": False,
         "name": "",
         "subject": "",
@@ -84,7 +85,7 @@ def test_whoever_signs_in_is_known_until_signing_out(browser, sign_in, issuer):
     answer = browser.sign_in()
     assert answer.status_code == 200 and "signed in as Ann" in answer.text
     assert browser.visitor == {
-        **{"provider": issuer[7:], "signed_in": True, "name": "Ann", "subject": "ann"},
+        **{"provider": issuer[7:], "merges": False, "signed_in": True, "name": "Ann", "subject": "ann"},
         "merged": NOBODY,
     }
     assert sign_in.sessions.visitor(browser.session) == Visitor(issuer, "ann", "Ann")
@@ -236,6 +237,7 @@ def test_where_many_share_one_address_nothing_of_the_machines_user_is_merged(
     app = create_app(opened, jobs, access, learner=learning, signing_in=sign_in)
     with TestClient(app, base_url="http://10.0.0.5:8765", follow_redirects=False) as client:
         client.get("/", auth=("", "correct horse"))
+        assert not client.get("/api/visitor").json()["merges"]
         back = agree(client.get("/sign-in").headers["location"], sub="ann").headers["location"]
         assert client.get(back).status_code == 200
         assert client.get("/api/visitor").json()["merged"] == NOBODY

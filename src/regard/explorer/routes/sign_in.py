@@ -23,11 +23,12 @@ opening = APIRouter()
 class VisitorView:
     """Who asks.
 
-    `provider` is who signs visitors in here, for people; "" where nobody does. `name`, `subject` and `merged`, what was
-    done before the sign-in, are of whoever is signed in.
+    `provider` is who signs visitors in here, for people; "" where nobody does. `merges` says whether what was done here
+    before a sign-in becomes the visitor's. `name`, `subject` and `merged` are of whoever is signed in.
     """
 
     provider: str = ""
+    merges: bool = False
     signed_in: bool = False
     name: str = ""
     subject: str = ""
@@ -44,7 +45,7 @@ def show_visitor(request: Request) -> VisitorView:
     sign_in, visitor = _sign_in(request), visitor_of(request)
     if sign_in is None:
         return VisitorView()
-    view = VisitorView(sign_in.provider.client.host)
+    view = VisitorView(sign_in.provider.client.host, sign_in.merges(visitor))
     if sign_in.knows(visitor):
         view.signed_in, view.name, view.subject = True, visitor.name, visitor.subject
         view.merged = sign_in.merged(door.session_of(request))

@@ -54,7 +54,8 @@ def _page(title: str, text: str, link: str, label: str, status: int, head: str =
     return HTMLResponse(
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<title>{escape(title)} – Regard</title><link rel="stylesheet" href="{STYLE_PATH}">{head}</head>'
+        f'<title>{escape(title)} – Regard</title><link rel="icon" href="/icon.svg">'
+        f'<link rel="stylesheet" href="{STYLE_PATH}">{head}</head>'
         f"<body><main><h1>{escape(title)}</h1><p>{escape(text)}</p>"
         f'<a href="{escape(link)}">{escape(label)}</a></main></body></html>',
         status,

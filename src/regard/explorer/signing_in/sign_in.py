@@ -142,6 +142,10 @@ class SignIn:
         learner = self.learning.learner_of(visitor)
         return counted(learner.take_over(self.learning.learner_of(before)))
 
+    def merges(self, visitor: Visitor) -> bool:
+        """Whether what a visitor does now is merged once that visitor signs in."""
+        return not self.knows(visitor) and (self.alone or visitor != HERE)
+
     def knows(self, visitor: Visitor) -> bool:
         """Whether the provider has signed a visitor in."""
         return visitor.issuer == self.provider.client.issuer
