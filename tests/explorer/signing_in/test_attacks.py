@@ -55,6 +55,7 @@ WRONG_CLAIMS = {
     "of the future": ({"iat": NOW + 7200, "exp": NOW + 9000}, "in the future"),
     "no beginning": ({"iat": None}, "iat"),
     "another audience": ({"aud": "another client"}, "aud"),
+    "another audience, on behalf of us": ({"aud": "another client", "azp": CLIENT_ID}, "aud"),
     "other audiences": ({"aud": ["another client", "a third"]}, "aud"),
     "no audience": ({"aud": None}, "aud"),
     "for us, on behalf of another": ({"aud": [CLIENT_ID, "another client"], "azp": "another client"}, "azp"),

@@ -89,8 +89,8 @@ def _verified(id_token: str, keys: Mapping[str, Any], algorithms: Iterable[str])
         "the provider's id_token is signed with a key that it does not publish", 502
     )
     for data in keys["keys"]:
-        # A key for encryption signs nothing; a token without a name may be of any.
-        if data.get("use", "sig") != "sig" or (name is not None and data.get("kid") != name):
+        # A token that names no key may be of any.
+        if name is not None and data.get("kid") != name:
             continue
         try:
             # A set leaves out keys of a kind that nobody knows.
