@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 REPORT := regard-report.html
 NATIVE := native/CMakeLists.txt $(wildcard native/*.h native/*.cpp)
-USED   := look,explore,postgres,notebook,tasks,monitor,analysis,cuda
+USED   := look,explore,sign-in,postgres,notebook,tasks,monitor,analysis,cuda
 TASKS  := packages/regard-tasks
 COMMA  := ,
 BUILT  := src/regard/engines/native/_native.so
@@ -16,7 +16,7 @@ WEB    := $(wildcard web/*.*) $(shell find web/src web/public -type f)
 PAGE   := src/regard/web/bundle/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types front web browser cross postgres docs embedded bench breadth ray proof sanitize wheels clean
+.PHONY: help demo test lint types front web browser provider cross postgres docs embedded bench breadth ray proof sanitize wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -26,7 +26,7 @@ demo: $(VENV)/.look ## set up, look at the embedded model, say where the report 
 	@test -s $(REPORT)
 	@echo "The report: file://$(CURDIR)/$(REPORT)"
 
-test: $(VENV)/.test lint types front browser cross postgres ## set up, then everything that CI runs
+test: $(VENV)/.test lint types front browser provider cross postgres ## set up, then everything that CI runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(VENV)/.test ## style and format
@@ -116,7 +116,7 @@ define install
 endef
 
 # Without it everything but the explorer works.
-$(PAGE): $(VENV)/.tools $(WEB) scripts/web.sh
+$(PAGE): $(VENV)/.tools $(WEB) scripts/web.sh scripts/node.sh
 	scripts/web.sh build || echo "The front end was not built, and regard explore needs it: make web shows what is wrong."
 
 $(VENV)/.look: $(VENV)/.torch $(VENV)/.tools pyproject.toml $(TASKS)/pyproject.toml $(NATIVE) | $(PAGE)
@@ -135,8 +135,8 @@ $(VENV)/.docs: $(VENV)/.test
 	$(PIP) --group docs
 	@touch $@
 
-# Without these programs their tests are skipped and say so; where CI is set, those of the browser and of PostgreSQL
-# fail (tests/conftest.py, tests/learn/store/conftest.py).
+# Without these programs their tests are skipped and say so; where CI is set, those of the browser, of the
+# provider and of PostgreSQL fail (tests/conftest.py, tests/explorer/browser/test_sign_in_view.py, tests/learn/store/conftest.py).
 browser:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do \
 	   command -v $$name >/dev/null && exit 0; done; \
@@ -145,6 +145,10 @@ browser:
 cross:
 	@command -v aarch64-linux-gnu-g++ >/dev/null && command -v qemu-aarch64 >/dev/null && exit 0; \
 	 $(call fetch,g++-aarch64-linux-gnu qemu-user,aarch64)
+
+# An OpenID provider, to which the browser's tests sign in.
+provider: $(VENV)/.tools
+	@scripts/provider.sh || echo "The OpenID provider was not installed: its tests cannot run."
 
 # Debian keeps its server off the PATH.
 postgres:

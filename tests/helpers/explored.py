@@ -18,6 +18,7 @@ from regard.explorer.learning import Learning
 from regard.explorer.opened import Opened
 from regard.explorer.security import Access
 from regard.explorer.serve import address, bind
+from regard.explorer.signing_in.sign_in import SignIn
 from regard.explorer.worker import Worker
 
 FLAGS = (
@@ -39,9 +40,12 @@ def read(text: str) -> float:
 
 @contextmanager
 def served(
-    opened: Opened, learning: Learning | None = None, around: Callable[[ASGIApp], ASGIApp] = lambda app: app
+    opened: Opened,
+    learning: Learning | None = None,
+    around: Callable[[ASGIApp], ASGIApp] = lambda app: app,
+    signing_in: SignIn | None = None,
 ) -> Iterator[str]:
-    """The address of a server of what is open, with its token, and of a learner where one is named.
+    """The address of a server of what is open, with its token, of a learner and with a sign-in where they are named.
 
     `around` is what stands before the app, such as `helpers.visited.AsVisitor`.
     """
@@ -49,9 +53,8 @@ def served(
         pytest.skip("the front end is not built: make web")
     access, jobs = Access(), Jobs(opened, Worker(["false"]))
     listening = bind(access, 0)
-    server = uvicorn.Server(
-        uvicorn.Config(around(create_app(opened, jobs, access, learner=learning)), log_level="error")
-    )
+    app = create_app(opened, jobs, access, learner=learning, signing_in=signing_in)
+    server = uvicorn.Server(uvicorn.Config(around(app), log_level="error"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

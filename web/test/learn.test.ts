@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { resolve, titlesOf } from "../src/learn/bookmark";
-import { when } from "../src/learn/learn";
+import { mergedIn, nameOf, when } from "../src/learn/learn";
 import { edit } from "../src/learn/typing";
 
 const record = (id: string, title: string) => ({ id, title, model: "", tokens: 3, calls: 1, kind: "" });
@@ -70,5 +70,22 @@ describe("when a question is asked again", () => {
   ])("after %d seconds it is said %s", (seconds, words) => {
     const now = Date.UTC(2026, 4, 1);
     expect(when(new Date(now + 1000 * seconds).toISOString(), now)).toBe(words);
+  });
+});
+
+describe("a visitor", () => {
+  const nothing = { lessons: 0, exercises: 0, cards: 0, bookmarks: 0, notes: 0 };
+  const visitor = { provider: "id.example", merges: true, signed_in: true, name: "Ann", subject: "7", merged: nothing };
+
+  it("reads what was merged, and nothing where nothing was", () => {
+    expect(mergedIn(nothing)).toBe("");
+    expect(mergedIn({ ...nothing, lessons: 1, cards: 2 })).toBe("1 lesson, 2 quiz cards");
+  });
+
+  it("has a name only once it has signed in", () => {
+    expect(nameOf(visitor)).toBe("Ann");
+    expect(nameOf({ ...visitor, name: "" })).toBe("7");
+    expect(nameOf({ ...visitor, signed_in: false })).toBe(null);
+    expect(nameOf(null)).toBe(null);
   });
 });

@@ -26,7 +26,9 @@ from regard.web.tiles import RecordTiles
 
 if TYPE_CHECKING:
     from regard.explorer.jobs import Jobs
+    from regard.explorer.learning import Learning
     from regard.explorer.opened import Model, Opened
+    from regard.explorer.signing_in.sign_in import SignIn
 
 # Tasks that read a picture.
 IMAGES = ("caption",)
@@ -65,6 +67,24 @@ def explore(
             show_default=False,
         ),
     ] = "",
+    sign_in: Annotated[
+        str,
+        typer.Option(
+            metavar="ISSUER",
+            help="The address of an OpenID provider, such as https://accounts.google.com, that signs learners in.",
+            show_default=False,
+        ),
+    ] = "",
+    client_id: Annotated[
+        str, typer.Option(help="What the provider calls this server.", show_default=False)
+    ] = "",
+    client_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            help="A file with what the provider gave with it, if it did; or REGARD_CLIENT_SECRET.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Open a local web app: every attention head, from the whole map down to single weights."""
     require("fastapi", extra="explore")
@@ -75,12 +95,15 @@ def explore(
     from regard.explorer.learning import Learning
     from regard.explorer.opened import Opened
     from regard.explorer.security import Access
+    from regard.explorer.signing_in.door import BACK
     from regard.explorer.worker import Worker
 
     console = Console(emoji=False)
     if not 0 <= port < 1 << 16:
         raise ArgumentError(f"--port must be from 0 to 65535, got {port}")
     access = Access(host, password)
+    learner = Learning(database, runs_code=access.local)
+    signing_in = sign_in_of(sign_in, client_id, client_secret_file, learner, alone=access.local)
     # A record is known by its file; whatever else is named is left to the loader of models.
     folders = [name for name in names or () if is_record(name)]
     histories = {name: path for name in names or () if (path := history_file(name))}
@@ -104,17 +127,56 @@ def explore(
         console.print(f"The explorer: {address}", highlight=False, soft_wrap=True)
         if access.exposed:
             console.print(f"[bold]{access.exposed}[/bold]", highlight=False)
+        if signing_in is not None:
+            back = address.partition("/?")[0] + BACK
+            console.print(f"Sign-in: {sign_in} must know the address {back}", highlight=False, soft_wrap=True)
         console.print("[dim]Ctrl-C ends it.[/dim]")
 
         def ready() -> None:
             if browser and has_screen():
                 webbrowser.open(address)
 
-        learner = Learning(database, runs_code=access.local)
-        serve.serve(create_app(opened, jobs, access, learner=learner), listening, ready)
+        app = create_app(opened, jobs, access, learner=learner, signing_in=signing_in)
+        serve.serve(app, listening, ready)
     finally:
         jobs.close()
         listening.close()
+
+
+def sign_in_of(
+    issuer: str, client_id: str, secret_file: Path | None, learner: Learning, *, alone: bool
+) -> SignIn | None:
+    """The sign-in that the options ask for; None for none.
+
+    Args:
+        issuer, client_id, secret_file: the options. learner: the learners of the server.
+        alone: whether everybody who is let in is the user of this machine.
+
+    Raises:
+        ArgumentError: they do not fit together, or the file cannot be read.
+        MissingPackageError: the extra `sign-in` is not installed.
+    """
+    if not issuer:
+        if client_id or secret_file:
+            raise ArgumentError(
+                "--client-id and --client-secret-file must go with --sign-in, the provider's address"
+            )
+        return None
+    require("authlib", extra="sign-in")
+    require("httpx2", extra="sign-in")
+    from regard.explorer.signing_in.client import Client
+    from regard.explorer.signing_in.provider import Provider
+    from regard.explorer.signing_in.sign_in import SignIn
+
+    secret = os.environ.get("REGARD_CLIENT_SECRET", "")
+    if secret_file is not None:
+        try:
+            secret = secret_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ArgumentError(
+                f"--client-secret-file must be a file that can be read, got {str(secret_file)!r}: {error}"
+            ) from error
+    return SignIn(Provider(Client(issuer, client_id, secret)), learner, alone=alone)
 
 
 def is_record(name: str) -> bool:

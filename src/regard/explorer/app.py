@@ -31,10 +31,13 @@ from regard.explorer.routes import (
     quizzes,
     records,
     runs,
+    sign_in,
     views,
 )
 from regard.explorer.routes.shared import Lane, TooBusyError
 from regard.explorer.security import Access, Guard, SecureHeaders
+from regard.explorer.signing_in.door import Door
+from regard.explorer.signing_in.sign_in import SignIn
 from regard.explorer.tries import Tries
 from regard.files.versions import own_version
 from regard.web.tiles import CanceledError
@@ -70,6 +73,8 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
     app.state.preparing = Preparing()
     app.state.quizzes = Quizzes()
     app.state.tries = Tries()
+    # Nobody signs visitors in here, unless `create_app` says who.
+    app.state.sign_in = None
     app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
     app.state.slow = Lane(1, opened.limits.waiting)
     # Of solutions, which run in processes of their own.
@@ -88,6 +93,7 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
         learning,
         quizzes,
         classes,
+        sign_in,
     ):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)
@@ -100,6 +106,7 @@ def create_app(
     access: Access,
     page: Path | None = None,
     learner: Learning | None = None,
+    signing_in: SignIn | None = None,
 ) -> FastAPI:
     """The app of one server.
 
@@ -110,11 +117,17 @@ def create_app(
         page: the folder of the built front end; None: the package's own.
         learner: whose progress is shown; None: that of this user, whose code is run only where the address is this
             machine's own.
+        signing_in: who signs visitors in, on the same `Learning`; None: nobody does.
     """
     app = create_api(opened, jobs, learner or Learning(runs_code=access.local))
+    if signing_in is not None:
+        app.state.sign_in = signing_in
+        app.include_router(sign_in.opening)
     _serve_page(app, page or bundle())
     # The last one is asked first.
     app.add_middleware(Guard, access=access)
+    if signing_in is not None:
+        app.add_middleware(Door, sign_in=signing_in)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False)
     app.add_middleware(SecureHeaders)
     return app

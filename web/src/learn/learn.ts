@@ -94,6 +94,26 @@ export interface Graded {
   again: string;
 }
 
+/** How much was done before a sign-in, and is now the visitor's. */
+export interface Merged {
+  lessons: number;
+  exercises: number;
+  cards: number;
+  bookmarks: number;
+  notes: number;
+}
+
+/** Who asks; `provider` is who signs visitors in here, "" where nobody does. */
+export interface Visitor {
+  provider: string;
+  /** Whether what is done here without signing in is merged later. */
+  merges: boolean;
+  signed_in: boolean;
+  name: string;
+  subject: string;
+  merged: Merged;
+}
+
 export type Kind = "must_mend" | "could_be_better" | "note" | "praise";
 
 export interface Message {
@@ -138,6 +158,8 @@ export class Learn {
   export = () => this.ask<unknown>("GET", "/export");
   import = (document: unknown) => this.ask<Overview>("POST", "/import", document);
   forget = () => this.ask<Overview>("DELETE", "");
+  visitor = () => this.client.carrier.json("api/visitor") as Promise<Visitor>;
+  signOut = () => this.client.carrier.json("api/sign-out", { method: "POST" }) as Promise<Visitor>;
 
   private ask<T>(method: "GET" | "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
     const ask = body === undefined ? { method } : { method, body };
@@ -153,6 +175,27 @@ export function when(due: string, now: number): string {
   if (wait < HOUR) return `in ${plural(Math.max(1, Math.round(wait / MINUTE)), "minute")}`;
   if (wait < DAY) return `in ${plural(Math.round(wait / HOUR), "hour")}`;
   return `in ${plural(Math.round(wait / DAY), "day")}`;
+}
+
+const MERGED: [keyof Merged, string][] = [
+  ["lessons", "lesson"],
+  ["exercises", "exercise"],
+  ["cards", "quiz card"],
+  ["bookmarks", "bookmark"],
+  ["notes", "note"],
+];
+
+/** What was merged, in words; "" for nothing. */
+export function mergedIn(merged: Merged): string {
+  return MERGED.filter(([name]) => merged[name] > 0)
+    .map(([name, word]) => plural(merged[name], word))
+    .join(", ");
+}
+
+/** What a visitor who has signed in is called; null for whoever has not. */
+export function nameOf(visitor: Visitor | null): string | null {
+  if (!visitor?.signed_in) return null;
+  return visitor.name || visitor.subject;
 }
 
 function of(name: string): string {

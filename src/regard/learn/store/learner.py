@@ -27,12 +27,15 @@ from regard.learn.store.progress import (
     Solution,
     key_of,
     merge,
+    since,
 )
 from regard.learn.store.rows import TABLE_OF, after, all_rows, put, read, rows_of
 from regard.learn.store.tables import LEARNERS
 
 # Bookmarks of one learner, characters of a title and of an address.
 MOST_BOOKMARKS, MOST_TITLE, MOST_ADDRESS = 500, 200, 8000
+# The kind of the lines of the log that say that all before them was taken over.
+TAKEN = "taken"
 # Gives the row of a kind and a key that is there, in the transaction that is about to write.
 Before: TypeAlias = Callable[[type[Row], Any], Row | None]
 
@@ -191,14 +194,27 @@ class Learner(Identified):
     def absorb(self, other: Progress) -> None:
         """Merge another progress into this one, as `merge` does: of each thing the later, and both logs."""
         with faults(self._engine), writing(self._engine) as connection:
-            learner = self._locked(connection)
-            before = all_rows(connection, learner)
-            merged = merge(before, other)
-            for name in ROWS:
-                old, new = getattr(before, name), getattr(merged, name)
-                for key, row in new.items():
-                    if row != old.get(key):
-                        put(connection, learner, row)
+            _absorb(connection, self._locked(connection), other)
+
+    def take_over(self, other: Learner) -> Progress:
+        """Merge what another learner of this database has done since it was last taken over, and return that.
+
+        The other one stays as it is, with a line in its log: what it had done was merged once, and reaches nobody else.
+
+        Args:
+            other: such as whoever had not signed in.
+        """
+        with faults(self._engine), writing(self._engine) as connection:
+            # Always in one order: two that take each other over must not wait for each other for ever.
+            pair = sorted((self, other), key=lambda one: (one.issuer, one.subject))
+            numbers = {id(one): one._locked(connection) for one in pair}
+            progress = all_rows(connection, numbers[id(other)])
+            times = [one.at for one in progress.log.values() if one.kind == TAKEN]
+            new = since(progress, max(times, default=None))
+            if new != Progress():
+                _absorb(connection, numbers[id(self)], new)
+                put(connection, numbers[id(other)], _event(datetime.now(UTC), TAKEN, "all"))
+            return new
 
     def export(self) -> dict[str, Any]:
         """All of it as one JSON document, with who the learner is, and the classes, which `take_in` leaves aside."""
@@ -235,6 +251,17 @@ class Learner(Identified):
 
             for row in rows(datetime.now(UTC), before):
                 put(connection, learner, after(row, before(type(row), key_of(row))))
+
+
+def _absorb(connection: Connection, learner: int, other: Progress) -> None:
+    """Write what a merge with another progress changes."""
+    before = all_rows(connection, learner)
+    merged = merge(before, other)
+    for name in ROWS:
+        old, new = getattr(before, name), getattr(merged, name)
+        for key, row in new.items():
+            if row != old.get(key):
+                put(connection, learner, row)
 
 
 def _changed(

@@ -93,7 +93,8 @@ class Event:
     """A line of the log, which is never changed.
 
     Attributes:
-        id: unique. kind: "check", "reset", "lesson" or "card". about: the exercise, lesson or card.
+        id: unique. kind: "check", "reset", "lesson" or "card"; "taken" where all before it was merged into
+            another learner. about: the exercise, lesson or card.
         detail: more of it, as JSON: of a check, whether it passed and the name of the known mistake. at: when, in UTC.
     """
 
@@ -172,3 +173,13 @@ def merge(one: Progress, other: Progress) -> Progress:
     """
     both = {name: (getattr(one, name), getattr(other, name)) for name in ROWS}
     return Progress(**{name: keyed([*a.values(), *b.values()]) for name, (a, b) in both.items()})
+
+
+def since(progress: Progress, time: datetime | None) -> Progress:
+    """What was done after a time; all of it for None."""
+    if time is None:
+        return progress
+    parts = {name: getattr(progress, name).items() for name in ROWS}
+    return Progress(
+        **{name: {key: row for key, row in rows if row.at > time} for name, rows in parts.items()}
+    )
