@@ -26,7 +26,9 @@ from regard.web.tiles import RecordTiles
 
 if TYPE_CHECKING:
     from regard.explorer.jobs import Jobs
+    from regard.explorer.line import RunLine
     from regard.explorer.opened import Model, Opened
+    from regard.explorer.several import Several
 
 # Tasks that read a picture.
 IMAGES = ("caption",)
@@ -52,7 +54,22 @@ def explore(
     password: Annotated[
         str,
         typer.Option(
-            envvar="REGARD_PASSWORD", help="Lets others in, where the address is not this machine's own."
+            envvar="REGARD_PASSWORD",
+            help="Lets others in, where the address is not this machine's own or --serve is said.",
+        ),
+    ] = "",
+    several: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help="Let several people in, each with records, runs and progress of their own; needs a password.",
+        ),
+    ] = False,
+    public_address: Annotated[
+        str,
+        typer.Option(
+            help="With --serve: the address that visitors open, https://name, of a proxy that stands in front of it.",
+            show_default=False,
         ),
     ] = "",
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
@@ -70,9 +87,10 @@ def explore(
     require("fastapi", extra="explore")
     require("uvicorn", extra="explore")
     from regard.explorer import serve
-    from regard.explorer.app import create_app
+    from regard.explorer.app import create_app, create_shared_app
     from regard.explorer.jobs import Jobs
     from regard.explorer.learning import Learning
+    from regard.explorer.line import RunLine
     from regard.explorer.opened import Opened
     from regard.explorer.security import Access
     from regard.explorer.worker import Worker
@@ -80,7 +98,7 @@ def explore(
     console = Console(emoji=False)
     if not 0 <= port < 1 << 16:
         raise ArgumentError(f"--port must be from 0 to 65535, got {port}")
-    access = Access(host, password)
+    access = Access(host, password, several, public_address)
     # A record is known by its file; whatever else is named is left to the loader of models.
     folders = [name for name in names or () if is_record(name)]
     histories = {name: path for name in names or () if (path := history_file(name))}
@@ -93,7 +111,8 @@ def explore(
         )
     # Before any model is run, so that an address that is taken is told at once.
     listening = serve.bind(access, port)
-    jobs = Jobs(opened, Worker([sys.executable, "-m", "regard.cli.worker", device]))
+    line = RunLine(Worker([sys.executable, "-m", "regard.cli.worker", device]))
+    jobs = Jobs(opened, line)
     try:
         # A history that is alone is what the page opens with.
         if wanted or not (folders or histories):
@@ -107,14 +126,43 @@ def explore(
         console.print("[dim]Ctrl-C ends it.[/dim]")
 
         def ready() -> None:
-            if browser and has_screen():
+            if browser and not several and has_screen():
                 webbrowser.open(address)
 
-        learner = Learning(database, runs_code=access.local)
-        serve.serve(create_app(opened, jobs, access, learner=learner), listening, ready)
+        if several:
+            app = create_shared_app(opened, visitors(console, opened, line, database), access)
+        else:
+            learner = Learning(database, runs_code=access.local)
+            app = create_app(opened, jobs, access, learner=learner)
+        serve.serve(app, listening, ready)
     finally:
         jobs.close()
+        line.close()
         listening.close()
+
+
+def visitors(console: Console, opened: Opened, line: RunLine, database: str) -> Several:
+    """What a server of several visitors has.
+
+    Args:
+        console: is told where solutions are not checked. opened: what everybody looks at. line: in which runs wait.
+        database: of progress.
+    """
+    from regard.explorer.desks import ManyDesks
+    from regard.explorer.learning import Learning
+    from regard.explorer.several import Several
+    from regard.explorer.visitors import Sessions
+    from regard.learn import box
+
+    strict, why = None, ""
+    try:
+        strict = box.find(box.secrets(database))
+    except box.NoBoxError as error:
+        why = f"Solutions of exercises are not checked on this server, as it has no box to run them in ({error})."
+        console.print(f"[bold]{why}[/bold]", highlight=False)
+    learning = Learning(database, runs_code=strict is not None, box=strict, unchecked=why, several=True)
+    sessions = Sessions()
+    return Several(ManyDesks(opened, line, here=sessions.holds), learning, sessions)
 
 
 def is_record(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,11 +14,12 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from regard.errors import RegardError
+from regard.explorer.desks import Desk, Desks, NoDeskError, OneDesk
+from regard.explorer.entering import Door
 from regard.explorer.jobs import Jobs
+from regard.explorer.lanes import TooBusyError
 from regard.explorer.learning import Learning
 from regard.explorer.opened import NotOpenError, Opened
-from regard.explorer.preparing import Preparing
-from regard.explorer.quizzes import Quizzes
 from regard.explorer.routes import (
     changes,
     check,
@@ -31,9 +33,10 @@ from regard.explorer.routes import (
     records,
     runs,
     views,
+    visit,
 )
-from regard.explorer.routes.shared import Lane, TooBusyError
 from regard.explorer.security import Access, Guard, SecureHeaders
+from regard.explorer.several import Several
 from regard.files.versions import own_version
 from regard.web.tiles import CanceledError
 
@@ -45,14 +48,15 @@ def bundle() -> Path:
     return Path(str(resources.files("regard.web"))) / "bundle"
 
 
-def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> FastAPI:
+def create_api(opened: Opened, jobs: Jobs | Desks, learner: Learning | None = None) -> FastAPI:
     """The routes and how they tell errors, for whoever carries requests to them; everybody is let in.
 
     Args:
         opened: records and models.
-        jobs: runs of the models.
+        jobs: runs of the models, and with them one desk for everybody; or the desks of several visitors.
         learner: whose progress is shown; None: that of this user.
     """
+    desks: Desks = OneDesk(Desk(opened, jobs)) if isinstance(jobs, Jobs) else jobs
     app = FastAPI(
         title="Regard's explorer",
         version=own_version(),
@@ -63,14 +67,9 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
         # Counted while it comes in, whatever its header says.
         max_body_size=opened.limits.upload,
     )
-    app.state.opened, app.state.jobs = opened, jobs
-    app.state.learning = learner or Learning()
-    app.state.preparing = Preparing()
-    app.state.quizzes = Quizzes()
-    app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
-    app.state.slow = Lane(1, opened.limits.waiting)
-    # Of solutions, which run in processes of their own.
-    app.state.checks = Lane(opened.limits.computing, opened.limits.waiting)
+    app.state.desks, app.state.learning = desks, learner or Learning()
+    # A server of several visitors sets it.
+    app.state.several = None
     for part in (
         records,
         heads,
@@ -84,6 +83,7 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
         playground,
         learning,
         quizzes,
+        visit,
     ):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)
@@ -108,9 +108,28 @@ def create_app(
             machine's own.
     """
     app = create_api(opened, jobs, learner or Learning(runs_code=access.local))
+    return _let_in(app, page, Guard, access)
+
+
+def create_shared_app(opened: Opened, several: Several, access: Access, page: Path | None = None) -> FastAPI:
+    """The app of a server of several visitors.
+
+    Args:
+        opened: what is offered to all of them to look at.
+        several: their sessions, desks and progress.
+        access: who is let in.
+        page: as for `create_app`.
+    """
+    app = create_api(opened, several.desks, several.learning)
+    app.state.several, app.state.access = several, access
+    return _let_in(app, page, Door, access, sessions=several.sessions)
+
+
+def _let_in(app: FastAPI, page: Path | None, guard: Any, access: Access, **options: Any) -> FastAPI:
+    """The app with its page, behind whoever lets requests in."""
     _serve_page(app, page or bundle())
     # The last one is asked first.
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(guard, access=access, **options)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False)
     app.add_middleware(SecureHeaders)
     return app
@@ -125,6 +144,10 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(NotOpenError)
     def _not_open(_request: Request, error: NotOpenError) -> Response:
         return detail(404, error)
+
+    @app.exception_handler(NoDeskError)
+    def _nobody(_request: Request, error: NoDeskError) -> Response:
+        return detail(401, error)
 
     @app.exception_handler(RegardError)
     def _wrong(_request: Request, error: RegardError) -> Response:

@@ -40,12 +40,17 @@ def bind(access: Access, port: int) -> socket.socket:
 
 
 def address(access: Access, listening: socket.socket) -> str:
-    """What to open in a browser, with the token that lets in."""
+    """What to open in a browser, with the token that lets in; of several visitors each enters the password instead."""
+    if access.public:
+        return f"{access.public}/"
     # All addresses are bound, this machine's own among them: that is where the browser is.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(access.host, access.host)
     if ":" in host:
         host = f"[{host}]"
-    return f"http://{host}:{listening.getsockname()[1]}/?token={access.token}"
+    page = f"http://{host}:{listening.getsockname()[1]}/"
+    if access.several:
+        return page
+    return f"{page}?token={access.token}"
 
 
 class _Server(uvicorn.Server):
@@ -64,11 +69,11 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
     """Serve until Ctrl-C, which is raised again once everything is closed.
 
     Args:
-        app: from `create_app`; its jobs are stopped at the end.
+        app: from `create_app` or `create_shared_app`; what runs is stopped at the end.
         listening: from `bind`.
         ready: is called once, in a thread of its own: it may open a browser.
     """
-    jobs, preparing, learning = app.state.jobs, app.state.preparing, app.state.learning
+    desks, learning, several = app.state.desks, app.state.learning, app.state.several
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -84,10 +89,13 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
         prepare()
 
     threading.Thread(target=begin, daemon=True).start()
+    if several is not None:
+        several.begin_clearing()
     try:
-        _Server(config, jobs.stop_listening).run(sockets=[listening])
+        _Server(config, desks.stop_listening).run(sockets=[listening])
     finally:
         listening.close()
-        preparing.close()
+        if several is not None:
+            several.close()
+        desks.close()
         learning.close()
-        jobs.close()

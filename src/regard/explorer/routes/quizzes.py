@@ -7,24 +7,16 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
-from regard.explorer.quizzes import Quizzes
 from regard.explorer.routes.learning import Learn
-from regard.explorer.routes.shared import MOST, Open, SlowLane
+from regard.explorer.routes.shared import MOST, Asking, Open, SlowLane
 from regard.learn.quizzes.deck import Deck
 from regard.learn.quizzes.question import grade
 from regard.learn.quizzes.waiting import waiting
 
 router = APIRouter(prefix="/learn/quiz")
-
-
-def _quizzes(request: Request) -> Quizzes:
-    return request.app.state.quizzes
-
-
-Asking = Annotated[Quizzes, Depends(_quizzes)]
 
 
 @dataclass
