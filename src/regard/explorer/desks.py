@@ -1,4 +1,4 @@
-"""What each visitor has open and runs, apart from all others: a desk, made when it is first asked for. Knows no routes."""
+"""A desk for each visitor: what is open and what runs, apart from all others. Knows no routes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -208,4 +208,9 @@ class ManyDesks:
         closing: list[Desk] = []
         yield closing
         if closing:
-            threading.Thread(target=lambda: [desk.close() for desk in closing], daemon=True).start()
+            threading.Thread(target=_close, args=(closing,), daemon=True).start()
+
+
+def _close(desks: Iterable[Desk]) -> None:
+    for desk in desks:
+        desk.close()

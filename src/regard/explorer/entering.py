@@ -6,7 +6,6 @@ import ipaddress
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
 from hmac import compare_digest
 from urllib.parse import parse_qs
 
@@ -156,7 +155,7 @@ def give_cookie(response: Response, scope: Scope, secret: str, access: Access) -
         secure=access.public.startswith("https:"),
         # Scripts cannot read it.
         httponly=True,
-        # Sent along when a link from elsewhere opens the page, which changes nothing; all else is checked by its origin.
+        # Sent along when a link from elsewhere opens the page; everything else is checked by its origin.
         samesite="lax",
     )
 

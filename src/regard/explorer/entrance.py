@@ -19,7 +19,8 @@ STYLE = """
   --line: #2b2d36; --strong-line: #6d7080; --accent: #9dabff; --on-accent: #10121c; --bad: #ff8f8f; } }
 * { box-sizing: border-box; }
 body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 16px; background: var(--page);
-  color: var(--ink); font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, sans-serif; }
+  color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", Arial, sans-serif; }
 main { width: 100%; max-width: 400px; padding: 24px; background: var(--panel); border: 1px solid var(--line);
   border-radius: 10px; }
 h1 { margin: 0 0 4px; font-size: 20px; font-weight: 650; }
@@ -29,7 +30,8 @@ form + p { margin: 16px 0 0; }
 label { display: block; font-weight: 600; font-size: 14px; }
 input, button { width: 100%; min-height: 44px; padding: 8px 12px; border-radius: 7px; font: inherit; color: inherit; }
 input { margin: 4px 0 12px; border: 1px solid var(--strong-line); background: var(--panel); }
-button { border: 1px solid var(--accent); background: var(--accent); color: var(--on-accent); font-weight: 600; cursor: pointer; }
+button { border: 1px solid var(--accent); background: var(--accent); color: var(--on-accent); font-weight: 600;
+  cursor: pointer; }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 """
 HASH = b64encode(sha256(STYLE.encode()).digest()).decode()
@@ -40,8 +42,8 @@ PAGE_POLICY = POLICY.replace("style-src 'self'", f"style-src 'sha256-{HASH}'").r
 # Without a referrer browsers do not say either which page a form was sent from, and that is asked for.
 REFERRER = "same-origin"
 ABOUT = (
-    "What you open, run and write here is yours alone; other visitors see nothing of it. It lasts as long as your session: "
-    f"until you leave, for {REST / 3600:.0f} hours without a visit, and {LONGEST / 86400:.0f} days at most. "
+    "What you open, run and write here is yours alone; other visitors see nothing of it. It lasts as long as your "
+    f"session: until you leave, for {REST / 3600:.0f} hours without a visit, and {LONGEST / 86400:.0f} days at most. "
     "Learn has a button that saves your progress to a file."
 )
 

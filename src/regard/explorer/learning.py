@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 # The URL of a database, for notebooks too, which have no command line.
 VARIABLE = "REGARD_DATABASE"
-UNCHECKED = "solutions are checked only where the server's address is this machine's own, as others must not run programs here"
+UNCHECKED = (
+    "solutions are checked only where the server's address is this machine's own, "
+    "as others must not run programs here"
+)
 
 
 class Learning:
@@ -74,7 +77,7 @@ class Learning:
             self.learner_of(visitor).delete()
 
     def delete_ended(self) -> None:
-        """Delete what is stored of all who came by a password so long ago that no session is left, here or elsewhere."""
+        """Delete what is stored of all who came by a password so long ago that no session is left."""
         self._opened().delete_before(PASSWORD, datetime.now(UTC) - timedelta(seconds=LONGEST))
 
     def _opened(self) -> Store:

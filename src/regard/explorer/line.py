@@ -1,4 +1,4 @@
-"""The line in which runs of a model wait: one at a time, in turn by who wants them. Knows no visitors and no records."""
+"""The line in which runs of a model wait: one at a time, in turn by owner. Knows no visitors and no records."""
 
 from __future__ import annotations
 

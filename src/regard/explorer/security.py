@@ -51,7 +51,7 @@ class Access:
 
     Attributes:
         host: the address that is bound.
-        password: lets others in where the address is not this machine's own, or there are several; "" otherwise.
+        password: lets others in, where the address is not this machine's own or there are several; else "".
         several: whether there are several visitors, each with a session and all else apart.
         public: the address that visitors open, `https://name`, where a proxy stands in front; "" for none.
         token: lets in once, from the address that is printed; the cookie's value is another secret.
@@ -68,8 +68,8 @@ class Access:
     def __post_init__(self) -> None:
         if self.several and len(self.password) < LEAST:
             raise ArgumentError(
-                f"a server of several visitors must have a password of at least {LEAST} characters, which lets them in: "
-                "--password, or REGARD_PASSWORD"
+                f"a server of several visitors must have a password of at least {LEAST} characters, which lets them "
+                "in: --password, or REGARD_PASSWORD"
             )
         if self.public:
             _check_public(self.public)
@@ -116,8 +116,8 @@ class Access:
             if self.local or self.public.startswith("https:"):
                 return ""
             return (
-                "The connection is not encrypted: everybody on the way reads the password. Put a proxy with TLS in front, "
-                "and name its address: --public-address"
+                "The connection is not encrypted: everybody on the way reads the password. Put a proxy with TLS in "
+                "front, and name its address: --public-address"
             )
         if self.local:
             return ""
@@ -225,7 +225,7 @@ def foreign(headers: Headers, public: str = "") -> str:
     """What says that a request comes from another page than the server's own; "" where nothing does.
 
     Args:
-        headers: of the request. public: the address that visitors open, where it is another one than that of the request.
+        headers: of the request. public: the address that visitors open, where it is another one.
     """
     site = headers.get("sec-fetch-site", "same-origin")
     # "none" is an address that the user typed.

@@ -29,7 +29,7 @@ class Several:
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def leave(self, visitor: Visitor, secret: str) -> None:
-        """End a session; after a visitor's last one the desk is closed, and progress of a password's visitor deleted."""
+        """End a session; after the last one the desk is closed, and progress deleted unless the visitor signed in."""
         self.sessions.end(secret)
         if not self.sessions.holds(visitor):
             self.desks.close_unused()

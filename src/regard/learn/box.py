@@ -1,7 +1,7 @@
-"""A box for code of strangers: Debian's bubblewrap (`bwrap`), with a system that can only be read, no network, one process.
+"""A box for code of strangers: bubblewrap (`bwrap`), with a system that can only be read, no network, one process.
 
-What is not named here is not there: no home folder, no database, no other process, no variable of the environment. A box is
-only had where a run in it has shown that. Knows processes; what runs in it is for whoever asks.
+What is not named here is not there: no home folder, no database, no other process, no variable of the environment. A
+box is only had where a run in it has shown that. Knows processes; what runs in it is for whoever asks.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def find(secrets: Sequence[Path] = ()) -> Box:
     """The box of this machine, after a run in it that has shown what cannot be reached.
 
     Args:
-        secrets: files and folders that must not be reached: the home folder and the folder of work are among them anyway.
+        secrets: files and folders that must not be reached, besides the home folder and the folder of work.
 
     Raises:
         NoBoxError: there is no bwrap, or it does not work here, or something was reached.

@@ -1,4 +1,4 @@
-"""The filter of system calls of a box: no process beside the one that runs, and nothing that takes memory past its limits.
+"""The filter of system calls of a box: one process, and nothing that takes memory past its limits.
 
 A classic BPF program, as `bwrap --seccomp` takes it; its numbers are those of Linux's headers. Threads are allowed.
 """

@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 
 # Seconds until a connection is taken for refused.
 PATIENCE = 2.0
@@ -20,7 +21,7 @@ PATIENCE = 2.0
 def attempts(question: dict) -> Iterator[tuple[str, Callable[[], object]]]:
     """What is tried: its name, and a function that raises OSError where it is refused."""
     for file in question["files"]:
-        yield f"the file {file}", lambda file=file: os.stat(file)
+        yield f"the file {file}", partial(os.stat, file)
     yield "the server's process", lambda: os.stat(f"/proc/{question['process']}/environ")
     yield "the server's port", lambda: _connect(question["port"])
     yield "another process", _fork
@@ -75,7 +76,7 @@ def main(question: str) -> None:
     import numpy as np
 
     assert np.arange(3).sum() == 3, "NumPy must add up"
-    print(json.dumps({"reached": reached(json.loads(question))}))
+    sys.stdout.write(json.dumps({"reached": reached(json.loads(question))}))
 
 
 if __name__ == "__main__":
