@@ -1,4 +1,4 @@
-"""Visitors see nothing of each other: every route of the description is asked with the identities of another visitor."""
+"""Visitors see nothing of each other: every route is asked with the identities of another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,17 @@ UNKNOWN = {
     "card_id": "the question must be one that was asked",
 }
 # What else stands in paths: the same for everybody, or refused for what it is.
-PLAIN = {"call": 0, "head": 1, "cell": 1, "row": 0, "column": 0, "query": 3, "key": 2, "token": 3, "position": 0}
+PLAIN = {
+    "call": 0,
+    "head": 1,
+    "cell": 1,
+    "row": 0,
+    "column": 0,
+    "query": 3,
+    "key": 2,
+    "token": 3,
+    "position": 0,
+}
 PLAIN |= {"number": 3, "step": 0, "history": "h1"}
 LEARN = "/api/learn/exercises/{name}"
 
@@ -86,7 +96,9 @@ def work(client, folder) -> dict:
     card = client.get("/api/learn/quiz").json()["question"]["card_id"]
     client.post("/api/learn/notes", json={"about": "lesson 3", "text": MARK})
     client.post("/api/learn/exercises/attention/text", json={"text": MARK})
-    marks = client.post("/api/learn/bookmarks", json={"title": MARK, "address": "#/model"}).json()["bookmarks"]
+    marks = client.post("/api/learn/bookmarks", json={"title": MARK, "address": "#/model"}).json()[
+        "bookmarks"
+    ]
     return {"record": state["record"], "job": job, "card_id": card, "identity": marks[0]["id"]}
 
 
@@ -117,8 +129,12 @@ def test_no_route_shows_or_changes_what_is_another_visitors(app, record, tmp_pat
             query = {"record": hers["record"], "q0": 0, "q1": 2, "k0": 0, "k1": 2, "statistic": "entropy"}
             request = {
                 "method": method.upper(),
-                "url": path.format(**{name: values[name] for name, where in names.items() if where == "path"}),
-                "params": {name: query[name] for name, where in names.items() if where == "query" and name in query},
+                "url": path.format(
+                    **{name: values[name] for name, where in names.items() if where == "path"}
+                ),
+                "params": {
+                    name: query[name] for name, where in names.items() if where == "query" and name in query
+                },
                 "headers": OWN,
             }
             if (method, path) in sent:
@@ -204,7 +220,9 @@ def test_a_visitor_who_leaves_frees_the_line_and_the_disk(app, several, record, 
         assert folder.is_dir() and desk.opened[hers["record"]].size == size_of(folder) > 0
         ann.post("/api/runs", json={"model": "fast", "text": "slow"})
         ann.delete("/api/visit", headers=OWN)
-        job = ben.post("/api/runs", json={"model": "fast", "text": f"copy {tmp_path / 'saved'}"}).json()["job"]
+        job = ben.post("/api/runs", json={"model": "fast", "text": f"copy {tmp_path / 'saved'}"}).json()[
+            "job"
+        ]
         assert finished(ben, job)["state"] == "done"
         end = time.monotonic() + 60
         while folder.exists() and time.monotonic() < end:

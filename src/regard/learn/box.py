@@ -47,6 +47,25 @@ class Box:
     program: str
     readable: tuple[Path, ...]
 
+    def start(
+        self, python: Sequence[str], files: Sequence[Path], errors: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
+        """Start Python in the box, with pipes for its input and output.
+
+        Args:
+            python, files: as for `command`. errors: where its errors go.
+        """
+        with seccomp.pipe() as handle:
+            return subprocess.Popen(
+                self.command(python, files, handle),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                pass_fds=(handle,),
+                # Of bwrap itself, whose variables can be read in the box.
+                env={},
+            )
+
     def command(self, python: Sequence[str], files: Sequence[Path], seccomp_fd: int) -> list[str]:
         """What to start, the program first.
 
@@ -164,15 +183,7 @@ def prove(box: Box, secrets: Sequence[Path]) -> None:
             "port": listening.getsockname()[1],
             "bytes": 4 * BYTES,
         }
-        with seccomp.pipe() as handle:
-            process = subprocess.Popen(
-                box.command([inside(TRESPASS), json.dumps(question)], [TRESPASS], handle),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(handle,),
-                env={},
-            )
+        process = box.start([inside(TRESPASS), json.dumps(question)], [TRESPASS], subprocess.PIPE)
         try:
             content, errors = process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:

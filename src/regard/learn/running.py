@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from regard.learn import child, seccomp
+from regard.learn import child
 from regard.learn.box import CHILD, Box, inside
 from regard.learn.exercise import Case
 
@@ -115,32 +115,28 @@ def file(
 @contextlib.contextmanager
 def _started(path: Path, function: str, seconds: int, box: Box | None) -> Iterator[subprocess.Popen[bytes]]:
     """The process that runs a file; it has ended afterwards, whatever happens."""
-    with contextlib.ExitStack() as stack:
+    if box is not None:
+        arguments = [inside(CHILD), inside(path), function, str(seconds), child.STRICT]
+        process = box.start(arguments, [CHILD, path])
+    else:
         # Threads of a linear algebra library take longer to start than these products, and much address space.
         environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-        command = [sys.executable, "-P", child.__file__, os.path.abspath(path), function, str(seconds)]
-        handles: tuple[int, ...] = ()
-        if box is not None:
-            handles = (stack.enter_context(seccomp.pipe()),)
-            arguments = [inside(CHILD), inside(path), function, str(seconds), child.STRICT]
-            command = box.command(arguments, [CHILD, path], handles[0])
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-P", child.__file__, os.path.abspath(path), function, str(seconds)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
-            pass_fds=handles,
         )
-        try:
-            yield process
-        finally:
-            # An interrupt of the waiting must not leave it running.
-            process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+    try:
+        yield process
+    finally:
+        # An interrupt of the waiting must not leave it running.
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def _asked(process: subprocess.Popen[bytes], question: bytes, patience: float) -> tuple[bytes, bool]:

@@ -94,6 +94,16 @@ export interface Graded {
   again: string;
 }
 
+/** Who asks, and how long that lasts; hours and days are 0 where a session has no end. */
+export interface Visit {
+  several: boolean;
+  passing: boolean;
+  name: string;
+  rest_hours: number;
+  longest_days: number;
+  unchecked: string;
+}
+
 export type Kind = "must_mend" | "could_be_better" | "note" | "praise";
 
 export interface Message {
@@ -138,6 +148,9 @@ export class Learn {
   export = () => this.ask<unknown>("GET", "/export");
   import = (document: unknown) => this.ask<Overview>("POST", "/import", document);
   forget = () => this.ask<Overview>("DELETE", "");
+
+  visit = () => this.client.carrier.json("api/visit") as Promise<Visit>;
+  leave = () => this.client.carrier.json("api/visit", { method: "DELETE" });
 
   private ask<T>(method: "GET" | "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
     const ask = body === undefined ? { method } : { method, body };
