@@ -8,12 +8,15 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from regard.errors import ArgumentError
 from regard.explorer.security import Access
 from regard.web.playground import prepare
 
+# Of short requests of several visitors: with more of them at once each takes longer, and all together too.
+THREADS = 8
 # Seconds that open connections have at the end.
 LAST = 2
 
@@ -56,9 +59,14 @@ def address(access: Access, listening: socket.socket) -> str:
 class _Server(uvicorn.Server):
     """Uvicorn's server, which ends at once: streams of events are told to end before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None], threads: int | None) -> None:
         super().__init__(config)
-        self._ending = ending
+        self._ending, self._threads = ending, threads
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._threads is not None:
+            current_default_thread_limiter().total_tokens = self._threads
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._ending()
@@ -92,7 +100,9 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
     if several is not None:
         several.begin_clearing()
     try:
-        _Server(config, desks.stop_listening).run(sockets=[listening])
+        _Server(config, desks.stop_listening, THREADS if several is not None else None).run(
+            sockets=[listening]
+        )
     finally:
         listening.close()
         if several is not None:

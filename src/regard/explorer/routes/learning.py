@@ -37,11 +37,12 @@ router = APIRouter(prefix="/learn")
 MOST = 100_000
 
 
-def _learning(request: Request) -> Own:
+# Not in threads, as neither of these waits.
+async def _learning(request: Request) -> Own:
     return request.app.state.learning.of(visitor_of(request))
 
 
-def _exercise(name: str) -> Exercise:
+async def _exercise(name: str) -> Exercise:
     try:
         return exercise(name)
     except ArgumentError as error:

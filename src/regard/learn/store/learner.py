@@ -67,7 +67,12 @@ class Learner:
     def cards(self) -> dict[int, Mapping[str, Any]]:
         """What py-fsrs knows of each quiz card that was answered, by its number."""
         # A document that was taken in may name cards otherwise, and those are of no question here.
-        return {int(key): one.state for key, one in self.progress().cards.items() if key.isdecimal()}
+        return {int(one.card_id): one.state for one in self.all_cards() if one.card_id.isdecimal()}
+
+    def all_cards(self) -> list[Card]:
+        """The quiz cards that were answered."""
+        with faults(self._engine), self._engine.connect() as connection:
+            return [Card(*row) for row in connection.execute(rows_of(Card, self._id(connection)))]
 
     def noted(self, about: str) -> str:
         """The note about something; "" for none."""
@@ -229,10 +234,13 @@ class Learner:
 
     def _locked(self, connection: Connection) -> int:
         """The learner's number, with the learner written down, and everybody else who writes waiting."""
-        values = {"issuer": self.issuer, "subject": self.subject, "at": datetime.now(UTC)}
-        connection.execute(insertion(connection, LEARNERS, values).on_conflict_do_nothing())
         # Two devices at once: what is read now must not be changed before this has written.
         locked = select(LEARNERS.c.id).where(*self._who()).with_for_update()
+        number = connection.scalar(locked)
+        if number is not None:
+            return number
+        values = {"issuer": self.issuer, "subject": self.subject, "at": datetime.now(UTC)}
+        connection.execute(insertion(connection, LEARNERS, values).on_conflict_do_nothing())
         return connection.execute(locked).scalar_one()
 
     def _one(self, kind: type[Row], key: Any) -> Row | None:

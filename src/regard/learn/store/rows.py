@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, select
@@ -28,8 +29,13 @@ def all_rows(connection: Connection, learner: int) -> Progress:
 
 def rows_of(kind: type[Row], learner: int) -> Select[Any]:
     """The question for a learner's rows of one kind, with their fields in order."""
+    return _selection(kind).where(TABLE_OF[kind].c.learner_id == learner)
+
+
+@cache
+def _selection(kind: type[Row]) -> Select[Any]:
     table = TABLE_OF[kind]
-    return select(*(table.c[part.name] for part in fields(kind))).where(table.c.learner_id == learner)
+    return select(*(table.c[part.name] for part in fields(kind)))
 
 
 def read(connection: Connection, kind: type[Row], learner: int, key: Any) -> Row | None:
