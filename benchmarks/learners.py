@@ -88,6 +88,8 @@ def served(database: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         address = next(line.split()[-1] for line in process.stdout if "http://" in line)
         # Nothing more is read of what it says, and it must not wait for that.
         threading.Thread(target=process.stdout.read, daemon=True).start()
+        # Answered once the server is up, with its database open.
+        httpx.get(address, timeout=PATIENCE)
         yield process, address.rstrip("/")
     finally:
         process.send_signal(signal.SIGINT)

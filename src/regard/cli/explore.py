@@ -117,6 +117,11 @@ def explore(
         # A history that is alone is what the page opens with.
         if wanted or not (folders or histories):
             _first_look(console, jobs, opened, wanted)
+        if several:
+            app = create_shared_app(opened, visitors(console, opened, line, database), access)
+        else:
+            learner = Learning(database, runs_code=access.local)
+            app = create_app(opened, jobs, access, learner=learner)
         address = serve.address(access, listening)
         if histories and not opened.records():
             address += "#/history"
@@ -129,11 +134,6 @@ def explore(
             if browser and not several and has_screen():
                 webbrowser.open(address)
 
-        if several:
-            app = create_shared_app(opened, visitors(console, opened, line, database), access)
-        else:
-            learner = Learning(database, runs_code=access.local)
-            app = create_app(opened, jobs, access, learner=learner)
         serve.serve(app, listening, ready)
     finally:
         jobs.close()
