@@ -54,7 +54,7 @@ def page(status: int = 401, fault: str = "") -> HTMLResponse:
     Args:
         status: of the answer. fault: what was wrong with the last attempt, in a sentence.
     """
-    said = f'<p class="fault" id="fault" role="alert">{escape(fault)}</p>' if fault else ""
+    alert = f'<p class="fault" id="fault" role="alert">{escape(fault)}</p>' if fault else ""
     described = ' aria-describedby="fault" aria-invalid="true"' if fault else ""
     # Without an action the form goes to the address of the page, the view behind # included.
     content = f"""<!doctype html>
@@ -66,7 +66,7 @@ def page(status: int = 401, fault: str = "") -> HTMLResponse:
 <main>
 <h1>Regard</h1>
 <p>Enter the password of this server.</p>
-{said}<form method="post">
+{alert}<form method="post">
 <label for="password">Password</label>
 <input type="password" id="password" name="password" autocomplete="current-password" required autofocus{described}>
 <button>Enter</button>

@@ -45,12 +45,12 @@ class Several:
         self.desks.close()
 
     def _clear(self) -> None:
-        turn = 0
+        rounds = 0
         while not self._ended.is_set():
             self.desks.close_unused()
-            if turn % SELDOM == 0:
+            if rounds % SELDOM == 0:
                 # A database that cannot be reached now may be later.
                 with suppress(RegardError):
                     self.learning.delete_ended()
-            turn += 1
+            rounds += 1
             self._ended.wait(EVERY)

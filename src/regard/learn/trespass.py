@@ -53,9 +53,12 @@ def _unshare() -> None:
 def _fill(size: int) -> None:
     name = "/tmp/regard-fill"
     try:
-        with open(name, "wb") as file:
+        handle = os.open(name, os.O_CREAT | os.O_WRONLY)
+        try:
             for _ in range(size >> 20):
-                file.write(bytes(1 << 20))
+                os.write(handle, bytes(1 << 20))
+        finally:
+            os.close(handle)
     finally:
         with contextlib.suppress(OSError):
             os.unlink(name)
