@@ -16,7 +16,7 @@ WEB    := $(wildcard web/*.*) $(shell find web/src web/public -type f)
 PAGE   := src/regard/web/bundle/index.html
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types front web browser provider cross postgres docs embedded bench breadth ray proof sanitize wheels clean
+.PHONY: help demo test lint types front web browser provider cross postgres box docs embedded bench breadth ray proof sanitize wheels clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
@@ -26,7 +26,7 @@ demo: $(VENV)/.look ## set up, look at the embedded model, say where the report 
 	@test -s $(REPORT)
 	@echo "The report: file://$(CURDIR)/$(REPORT)"
 
-test: $(VENV)/.test lint types front browser provider cross postgres ## set up, then everything that CI runs
+test: $(VENV)/.test lint types front browser provider cross postgres box ## set up, then everything that CI runs
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder --durations 15
 
 lint: $(VENV)/.test ## style and format
@@ -135,8 +135,9 @@ $(VENV)/.docs: $(VENV)/.test
 	$(PIP) --group docs
 	@touch $@
 
-# Without these programs their tests are skipped and say so; where CI is set, those of the browser, of the
-# provider and of PostgreSQL fail (tests/conftest.py, tests/explorer/browser/test_sign_in_view.py, tests/learn/store/conftest.py).
+# Without these programs their tests are skipped and say so; where CI is set, those of the browser, of the provider, of
+# PostgreSQL and of the box fail (tests/conftest.py, tests/explorer/browser/test_sign_in_view.py, tests/learn/store/conftest.py,
+# tests/learn/test_box.py).
 browser:
 	@for name in chromium chromium-browser google-chrome google-chrome-stable chrome; do \
 	   command -v $$name >/dev/null && exit 0; done; \
@@ -155,6 +156,11 @@ postgres:
 	@for name in $$(command -v postgres) /usr/lib/postgresql/*/bin/postgres; do \
 	   test -x $$name && exit 0; done; \
 	 $(call fetch,postgresql,PostgreSQL)
+
+# In which solutions of strangers are run.
+box:
+	@command -v bwrap >/dev/null && exit 0; \
+	 $(call fetch,bubblewrap,box)
 
 define fetch
 if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \

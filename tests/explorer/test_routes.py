@@ -33,6 +33,7 @@ def test_the_state_says_what_is_open(client):
         "kind": "record",
         "can_change": False,
         "next_tokens": False,
+        "shared": False,
         "base": None,
         "changes": [],
     }

@@ -26,9 +26,10 @@ from regard.web.tiles import RecordTiles
 
 if TYPE_CHECKING:
     from regard.explorer.jobs import Jobs
-    from regard.explorer.learning import Learning
+    from regard.explorer.line import RunLine
     from regard.explorer.opened import Model, Opened
-    from regard.explorer.signing_in.sign_in import SignIn
+    from regard.explorer.several import Several
+    from regard.explorer.signing_in.provider import Provider
 
 # Tasks that read a picture.
 IMAGES = ("caption",)
@@ -54,7 +55,22 @@ def explore(
     password: Annotated[
         str,
         typer.Option(
-            envvar="REGARD_PASSWORD", help="Lets others in, where the address is not this machine's own."
+            envvar="REGARD_PASSWORD",
+            help="Lets others in, where the address is not this machine's own or --serve is said.",
+        ),
+    ] = "",
+    several: Annotated[
+        bool,
+        typer.Option(
+            "--serve",
+            help="Let several people in, each with records, runs and progress of their own; needs a password.",
+        ),
+    ] = False,
+    public_address: Annotated[
+        str,
+        typer.Option(
+            help="With --serve: the address that visitors open, https://name, of a proxy that stands in front of it.",
+            show_default=False,
         ),
     ] = "",
     browser: Annotated[bool, typer.Option(help="Open the browser.")] = True,
@@ -90,20 +106,21 @@ def explore(
     require("fastapi", extra="explore")
     require("uvicorn", extra="explore")
     from regard.explorer import serve
-    from regard.explorer.app import create_app
+    from regard.explorer.app import create_app, create_shared_app
     from regard.explorer.jobs import Jobs
     from regard.explorer.learning import Learning
+    from regard.explorer.line import RunLine
     from regard.explorer.opened import Opened
     from regard.explorer.security import Access
     from regard.explorer.signing_in.door import BACK
+    from regard.explorer.signing_in.sign_in import SignIn
     from regard.explorer.worker import Worker
 
     console = Console(emoji=False)
     if not 0 <= port < 1 << 16:
         raise ArgumentError(f"--port must be from 0 to 65535, got {port}")
-    access = Access(host, password)
-    learner = Learning(database, runs_code=access.local)
-    signing_in = sign_in_of(sign_in, client_id, client_secret_file, learner, alone=access.local)
+    access = Access(host, password, several, public_address, signs_in=bool(sign_in))
+    provider = provider_of(sign_in, client_id, client_secret_file)
     # A record is known by its file; whatever else is named is left to the loader of models.
     folders = [name for name in names or () if is_record(name)]
     histories = {name: path for name in names or () if (path := history_file(name))}
@@ -116,11 +133,23 @@ def explore(
         )
     # Before any model is run, so that an address that is taken is told at once.
     listening = serve.bind(access, port)
-    jobs = Jobs(opened, Worker([sys.executable, "-m", "regard.cli.worker", device]))
+    line = RunLine(Worker([sys.executable, "-m", "regard.cli.worker", device]))
+    jobs = Jobs(opened, line)
     try:
         # A history that is alone is what the page opens with.
         if wanted or not (folders or histories):
             _first_look(console, jobs, opened, wanted)
+        signing_in = None
+        if several:
+            shared = visitors(console, opened, line, database)
+            if provider is not None:
+                signing_in = SignIn(provider, shared.learning, alone=False, sessions=shared.sessions)
+            app = create_shared_app(opened, shared, access, signing_in=signing_in)
+        else:
+            learner = Learning(database, runs_code=access.local)
+            if provider is not None:
+                signing_in = SignIn(provider, learner, alone=access.local)
+            app = create_app(opened, jobs, access, learner=learner, signing_in=signing_in)
         address = serve.address(access, listening)
         if histories and not opened.records():
             address += "#/history"
@@ -128,29 +157,23 @@ def explore(
         if access.exposed:
             console.print(f"[bold]{access.exposed}[/bold]", highlight=False)
         if signing_in is not None:
-            back = address.partition("/?")[0] + BACK
+            back = address.partition("?")[0].partition("#")[0].rstrip("/") + BACK
             console.print(f"Sign-in: {sign_in} must know the address {back}", highlight=False, soft_wrap=True)
         console.print("[dim]Ctrl-C ends it.[/dim]")
 
         def ready() -> None:
-            if browser and has_screen():
+            if browser and not several and has_screen():
                 webbrowser.open(address)
 
-        app = create_app(opened, jobs, access, learner=learner, signing_in=signing_in)
         serve.serve(app, listening, ready)
     finally:
         jobs.close()
+        line.close()
         listening.close()
 
 
-def sign_in_of(
-    issuer: str, client_id: str, secret_file: Path | None, learner: Learning, *, alone: bool
-) -> SignIn | None:
-    """The sign-in that the options ask for; None for none.
-
-    Args:
-        issuer, client_id, secret_file: the options. learner: the learners of the server.
-        alone: whether everybody who is let in is the user of this machine.
+def provider_of(issuer: str, client_id: str, secret_file: Path | None) -> Provider | None:
+    """Who signs visitors in, as the options say; None for nobody.
 
     Raises:
         ArgumentError: they do not fit together, or the file cannot be read.
@@ -166,7 +189,6 @@ def sign_in_of(
     require("httpx2", extra="sign-in")
     from regard.explorer.signing_in.client import Client
     from regard.explorer.signing_in.provider import Provider
-    from regard.explorer.signing_in.sign_in import SignIn
 
     secret = os.environ.get("REGARD_CLIENT_SECRET", "")
     if secret_file is not None:
@@ -176,7 +198,31 @@ def sign_in_of(
             raise ArgumentError(
                 f"--client-secret-file must be a file that can be read, got {str(secret_file)!r}: {error}"
             ) from error
-    return SignIn(Provider(Client(issuer, client_id, secret)), learner, alone=alone)
+    return Provider(Client(issuer, client_id, secret))
+
+
+def visitors(console: Console, opened: Opened, line: RunLine, database: str) -> Several:
+    """What a server of several visitors has.
+
+    Args:
+        console: is told where solutions are not checked. opened: what everybody looks at. line: in which runs wait.
+        database: of progress.
+    """
+    from regard.explorer.desks import ManyDesks
+    from regard.explorer.learning import Learning
+    from regard.explorer.several import Several
+    from regard.explorer.visitors import Sessions
+    from regard.learn import box
+
+    strict, why = None, ""
+    try:
+        strict = box.find(box.secrets(database))
+    except box.NoBoxError as error:
+        why = f"Solutions of exercises are not checked on this server, as it has no box to run them in ({error})."
+        console.print(f"[bold]{why}[/bold]", highlight=False)
+    learning = Learning(database, runs_code=strict is not None, box=strict, unchecked=why, several=True)
+    sessions = Sessions()
+    return Several(ManyDesks(opened, line, here=sessions.holds), learning, sessions)
 
 
 def is_record(name: str) -> bool:

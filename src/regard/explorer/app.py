@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,11 +14,12 @@ from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from regard.errors import RegardError
+from regard.explorer.desks import Desk, Desks, NoDeskError, OneDesk
+from regard.explorer.entering import Door
 from regard.explorer.jobs import Jobs
+from regard.explorer.lanes import TooBusyError
 from regard.explorer.learning import Learning
 from regard.explorer.opened import NotOpenError, Opened
-from regard.explorer.preparing import Preparing
-from regard.explorer.quizzes import Quizzes
 from regard.explorer.routes import (
     changes,
     check,
@@ -33,10 +35,11 @@ from regard.explorer.routes import (
     runs,
     sign_in,
     views,
+    visit,
 )
-from regard.explorer.routes.shared import Lane, TooBusyError
-from regard.explorer.security import Access, Guard, SecureHeaders
-from regard.explorer.signing_in.door import Door
+from regard.explorer.security import Access, Guard, PublicAddress, SecureHeaders
+from regard.explorer.several import Several
+from regard.explorer.signing_in.door import Door as SignInDoor
 from regard.explorer.signing_in.sign_in import SignIn
 from regard.explorer.tries import Tries
 from regard.files.versions import own_version
@@ -50,14 +53,15 @@ def bundle() -> Path:
     return Path(str(resources.files("regard.web"))) / "bundle"
 
 
-def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> FastAPI:
+def create_api(opened: Opened, jobs: Jobs | Desks, learner: Learning | None = None) -> FastAPI:
     """The routes and how they tell errors, for whoever carries requests to them; everybody is let in.
 
     Args:
         opened: records and models.
-        jobs: runs of the models.
+        jobs: runs of the models, and with them one desk for everybody; or the desks of several visitors.
         learner: whose progress is shown; None: that of this user.
     """
+    desks: Desks = OneDesk(Desk(opened, jobs)) if isinstance(jobs, Jobs) else jobs
     app = FastAPI(
         title="Regard's explorer",
         version=own_version(),
@@ -68,17 +72,12 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
         # Counted while it comes in, whatever its header says.
         max_body_size=opened.limits.upload,
     )
-    app.state.opened, app.state.jobs = opened, jobs
-    app.state.learning = learner or Learning()
-    app.state.preparing = Preparing()
-    app.state.quizzes = Quizzes()
+    app.state.desks, app.state.learning = desks, learner or Learning()
+    # A server of several visitors sets it.
+    app.state.several = None
     app.state.tries = Tries()
-    # Nobody signs visitors in here, unless `create_app` says who.
+    # Nobody signs visitors in here, unless somebody is named.
     app.state.sign_in = None
-    app.state.quick = Lane(opened.limits.computing, opened.limits.waiting)
-    app.state.slow = Lane(1, opened.limits.waiting)
-    # Of solutions, which run in processes of their own.
-    app.state.checks = Lane(opened.limits.computing, opened.limits.waiting)
     for part in (
         records,
         heads,
@@ -94,6 +93,7 @@ def create_api(opened: Opened, jobs: Jobs, learner: Learning | None = None) -> F
         quizzes,
         classes,
         sign_in,
+        visit,
     ):
         app.include_router(part.router, prefix="/api")
     _answer_errors(app)
@@ -120,14 +120,44 @@ def create_app(
         signing_in: who signs visitors in, on the same `Learning`; None: nobody does.
     """
     app = create_api(opened, jobs, learner or Learning(runs_code=access.local))
+    return _let_in(app, page, Guard, access, signing_in)
+
+
+def create_shared_app(
+    opened: Opened,
+    several: Several,
+    access: Access,
+    page: Path | None = None,
+    signing_in: SignIn | None = None,
+) -> FastAPI:
+    """The app of a server of several visitors.
+
+    Args:
+        opened: what is offered to all of them to look at.
+        several: their sessions, desks and progress.
+        access: who is let in.
+        page: as for `create_app`. signing_in: as there, on the learning and the sessions of `several`.
+    """
+    app = create_api(opened, several.desks, several.learning)
+    app.state.several, app.state.access = several, access
+    provider = "" if signing_in is None else signing_in.provider.client.host
+    return _let_in(app, page, Door, access, signing_in, sessions=several.sessions, provider=provider)
+
+
+def _let_in(
+    app: FastAPI, page: Path | None, guard: Any, access: Access, signing_in: SignIn | None, **options: Any
+) -> FastAPI:
+    """The app with its page, behind whoever lets requests in."""
     if signing_in is not None:
         app.state.sign_in = signing_in
         app.include_router(sign_in.opening)
     _serve_page(app, page or bundle())
     # The last one is asked first.
-    app.add_middleware(Guard, access=access)
+    app.add_middleware(guard, access=access, **options)
     if signing_in is not None:
-        app.add_middleware(Door, sign_in=signing_in)
+        app.add_middleware(SignInDoor, sign_in=signing_in)
+    if access.public:
+        app.add_middleware(PublicAddress, public=access.public)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(access.hosts), www_redirect=False)
     app.add_middleware(SecureHeaders)
     return app
@@ -142,6 +172,10 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(NotOpenError)
     def _not_open(_request: Request, error: NotOpenError) -> Response:
         return detail(404, error)
+
+    @app.exception_handler(NoDeskError)
+    def _nobody(_request: Request, error: NoDeskError) -> Response:
+        return detail(401, error)
 
     @app.exception_handler(RegardError)
     def _wrong(_request: Request, error: RegardError) -> Response:

@@ -1,15 +1,16 @@
-"""Runs of models: one at a time, in a process of its own, the others in line; with progress, and canceled at once.
+"""Runs of models, in a process of their own, those that wait in a line; with progress, and canceled at once.
 
 Knows runs and who listens to them; how a model is run is the worker's.
 """
 
 from __future__ import annotations
 
-import queue
+import shutil
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ import anyio
 
 from regard import files
 from regard.errors import ArgumentError, RegardError
+from regard.explorer.line import RunLine
 from regard.explorer.opened import Model, NotOpenError, Opened, OpenRecord
 from regard.explorer.worker import Worker
 from regard.watch import Plan
@@ -62,24 +64,23 @@ class _Run:
 
 
 class Jobs:
-    """The runs of one server, in a thread of their own.
+    """The runs of whoever has records open: one visitor, or the user of this machine.
 
     Args:
         opened: gets the records.
-        worker: runs the models.
+        line: in which the runs wait, with those of others; from a worker, one of their own.
     """
 
-    def __init__(self, opened: Opened, worker: Worker) -> None:
-        self._opened, self._worker = opened, worker
+    def __init__(self, opened: Opened, line: RunLine | Worker) -> None:
+        self._opened, self._shares_line = opened, isinstance(line, RunLine)
+        if not isinstance(line, RunLine):
+            line = RunLine(line)
+        self.line = line
         self._states: dict[str, JobState] = {}
         self._listeners: dict[str, int] = {}
-        self._waiting: queue.SimpleQueue[tuple[str, _Run] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._count = 0
         self._closed = False
         self._folder = tempfile.TemporaryDirectory(prefix="regard-explore-", ignore_cleanup_errors=True)
-        self._thread = threading.Thread(target=self._work, name="regard-jobs", daemon=True)
-        self._thread.start()
 
     def submit_changed(self, base: OpenRecord, settings: Sequence[HeadSetting]) -> JobState:
         """Put in line what made a record, with heads changed.
@@ -117,11 +118,10 @@ class Jobs:
         with self._lock:
             if sum(job.state == "waiting" for job in self._states.values()) >= limits.runs:
                 raise ArgumentError(f"at most {limits.runs} runs may wait in line: cancel one first")
-            self._count += 1
-            job = JobState(f"j{self._count}", run.model.id, "waiting", message="waiting in line")
+            job = JobState(f"j{next(self.line.numbers)}", run.model.id, "waiting", message="waiting in line")
             self._states[job.id] = job
             self._forget()
-        self._waiting.put((job.id, run))
+        self.line.put(self, job.id, partial(self._perform, job.id, run))
         return job
 
     def states(self) -> list[JobState]:
@@ -143,9 +143,8 @@ class Jobs:
         """
         before = self[identity]
         after = self._change(identity, state="canceled", message="canceled")
-        # Killing is the only way to stop a model at once: it looks at no flag.
         if before.state == "running" and after.state == "canceled":
-            self._worker.stop()
+            self.line.stop(self, identity)
         return after
 
     def wait(self, identity: str) -> JobState:
@@ -191,9 +190,10 @@ class Jobs:
         for job in self.states():
             if not job.over:
                 self.cancel(job.id)
-        self._waiting.put(None)
-        self._worker.stop()
-        self._thread.join(timeout=10)
+        if self._shares_line:
+            self.line.leave(self)
+        else:
+            self.line.close()
         self._folder.cleanup()
 
     def _abandon(self, identity: str) -> None:
@@ -217,17 +217,18 @@ class Jobs:
             del self._states[identity]
             self._listeners.pop(identity, None)
 
-    def _work(self) -> None:
-        """Run one job after the other."""
-        while (entry := self._waiting.get()) is not None:
-            identity, run = entry
-            if self._change(identity, state="running", message="starting", progress=0.0).over:
-                continue
-            try:
-                changes = self._run(identity, run)
-            except (RegardError, OSError, MemoryError) as error:
-                changes = {"state": "failed", "message": str(error) or type(error).__name__}
-            self._change(identity, **changes)
+    def _perform(self, identity: str, run: _Run) -> None:
+        """Run one job, whatever becomes of it."""
+        if self._change(identity, state="running", message="starting", progress=0.0).over:
+            return
+        try:
+            changes = self._run(identity, run)
+        except (RegardError, OSError, MemoryError) as error:
+            changes = {"state": "failed", "message": str(error) or type(error).__name__}
+        if "record" not in changes:
+            # What it wrote until then is nobody's.
+            shutil.rmtree(Path(self._folder.name) / identity, ignore_errors=True)
+        self._change(identity, **changes)
 
     def _run(self, identity: str, run: _Run) -> dict[str, object]:
         # Each run has a folder of its own, from which its record is mapped later.
@@ -253,7 +254,7 @@ class Jobs:
         def report(progress: float | None, message: str) -> None:
             self._change(identity, progress=progress, message=message)
 
-        answer = self._worker.run(request, report)
+        answer = self.line.worker.run(request, report)
         # Canceled while the answer was on its way.
         if self[identity].over:
             return {}
@@ -262,7 +263,7 @@ class Jobs:
         title = f"{run.model.title} · {_beginning(text)}".rstrip(" ·")
         if run.base is not None:
             title = f"{run.base.title} · {said(run.base.record, run.settings)}"
-        opened = self._opened.add(tiles, title, answer.get("code", ""))
+        opened = self._opened.add(tiles, title, answer.get("code", ""), folder)
         opened.model, opened.text = run.model, text
         opened.base, opened.settings = run.base, run.settings
         if (folder / "next.safetensors").is_file():

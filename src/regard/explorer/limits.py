@@ -17,6 +17,7 @@ class Limits:
         waiting: of them, how many may wait for their turn.
         runs: runs that may wait in line.
         records: records that are open.
+        stored: bytes on the disk of the records that runs gave, together.
     """
 
     # A text of 131 072 tokens has about 600 000 characters.
@@ -27,3 +28,9 @@ class Limits:
     waiting: int = 512
     runs: int = 16
     records: int = 64
+    # As good as none: a disk of one's own is for its owner to fill.
+    stored: int = 1 << 50
+
+
+# Of each visitor, where there are several; two longest texts of the embedded model take 2 GB each.
+FOR_VISITORS = Limits(text=600_000, image=4_000_000, waiting=64, runs=4, records=16, stored=4 << 30)

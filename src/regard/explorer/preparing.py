@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from threading import Event
 
 from regard.errors import RegardError
@@ -16,14 +17,21 @@ from regard.web.tiles import RecordTiles
 
 # Seconds after the last tile that was asked for: nobody looks any more.
 IDLE = 30.0
+# Seconds between two looks at whether a head is still wanted.
+STEP = 0.1
 
 Place = tuple[int, int, int]
 
 
 class Preparing:
-    """The work of one server; it begins with the first head that asks for it."""
+    """The work for one visitor; it begins with the first head that asks for it.
 
-    def __init__(self) -> None:
+    Args:
+        alone: held while a head is worked on, so that visitors wait for each other; None: nobody else does.
+    """
+
+    def __init__(self, alone: threading.Lock | None = None) -> None:
+        self._alone = alone or threading.Lock()
         self._wanted: tuple[RecordTiles, Place] | None = None
         self._cancel = Event()
         # Of the last tile that was asked for.
@@ -72,9 +80,22 @@ class Preparing:
                 if time.monotonic() - self._latest > IDLE:
                     cancel.set()
 
-            # Given up, or complete and in memory, where the folder cannot be written to.
-            with contextlib.suppress(RegardError, OSError, MemoryError):
-                tiles.prepare([position], look, cancel=cancel)
+            self._prepare(tiles, position, look, cancel)
             with self._changed:
                 if self._wanted == (tiles, position):
                     self._wanted = None
+
+    def _prepare(
+        self, tiles: RecordTiles, position: Place, look: Callable[[float], None], cancel: Event
+    ) -> None:
+        # In steps, as another head may be wanted while this one waits.
+        while not self._alone.acquire(timeout=STEP):
+            look(0.0)
+            if cancel.is_set():
+                return
+        try:
+            # Given up, or complete and in memory, where the folder cannot be written to.
+            with contextlib.suppress(RegardError, OSError, MemoryError):
+                tiles.prepare([position], look, cancel=cancel)
+        finally:
+            self._alone.release()

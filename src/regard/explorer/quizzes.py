@@ -1,4 +1,4 @@
-"""Questions that a server asks: generated once for each record, and remembered until they are answered."""
+"""Questions that are asked: generated once for each record, and remembered until they are answered."""
 
 from __future__ import annotations
 
@@ -18,19 +18,27 @@ MEASURED = 40
 RECORDS, SHOWN = 2, 64
 
 
-class Quizzes:
-    """The questions of one server; safe to ask from several threads."""
+def measurements(records: int = RECORDS) -> Recent[Sequence[Question]]:
+    """Room for the questions on a few records, by their identities."""
+    return Recent(records)
 
-    def __init__(self) -> None:
-        self._measured: Recent[Sequence[Question]] = Recent(RECORDS)
+
+class Quizzes:
+    """The questions that one visitor is asked; safe to ask from several threads.
+
+    Args:
+        measured: those on records, which all visitors of a server may share, as each record has an identity of its own.
+    """
+
+    def __init__(self, measured: Recent[Sequence[Question]] | None = None) -> None:
+        self._measured = measured or measurements()
         self._shown: Recent[Question] = Recent(SHOWN)
 
     def questions(self, record: OpenRecord | None) -> list[Question]:
         """Those on the lessons, and in turn with them those on a record."""
         if record is None:
             return list(concepts())
-        measured = self._measured.get(record.id, lambda: draw(record.record, MEASURED))
-        return alternate(concepts(), measured)
+        return alternate(concepts(), self._measured.get(record.id, lambda: draw(record.record, MEASURED)))
 
     def show(self, question: Question) -> None:
         """Remember a question that somebody is asked."""

@@ -13,7 +13,7 @@ from base64 import b64decode
 from binascii import Error
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
@@ -51,18 +51,35 @@ class Access:
 
     Attributes:
         host: the address that is bound.
-        password: lets others in where the address is not this machine's own; "" otherwise.
+        password: lets others in, where the address is not this machine's own or there are several; else "".
+        several: whether there are several visitors, each with a session and all else apart.
+        signs_in: whether a provider lets visitors in, with a password or in its place.
+        public: the address that visitors open, `https://name`, where a proxy stands in front; "" for none.
         token: lets in once, from the address that is printed; the cookie's value is another secret.
     """
 
     host: str = "127.0.0.1"
     password: str = field(default="", repr=False)
+    several: bool = False
+    public: str = ""
+    signs_in: bool = False
     # 256 bits each, which nobody guesses.
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def __post_init__(self) -> None:
-        if not self.local and len(self.password) < LEAST:
+        short = len(self.password) < LEAST
+        # A provider may be the only one to let visitors in; a password that is there must not be guessed all the same.
+        if self.several and short and (self.password or not self.signs_in):
+            raise ArgumentError(
+                f"a server of several visitors must have a password of at least {LEAST} characters, which lets them "
+                "in: --password, or REGARD_PASSWORD; or a provider that does: --sign-in"
+            )
+        if self.public:
+            _check_public(self.public)
+            if not self.several:
+                raise ArgumentError("a public address must be that of a server of several visitors: --serve")
+        if not self.local and not self.several and short:
             raise ArgumentError(
                 f"another address than this machine's own, {self.host!r}, must have a password of at least {LEAST} "
                 "characters, as everyone who reaches it would see every open record and run the models: --password"
@@ -85,6 +102,8 @@ class Access:
         Where all addresses are bound any name is taken, as no machine knows all of its own: what such a page could ask
         for is then held back by the password alone.
         """
+        if self.public:
+            return (*LOOPBACK, urlsplit(self.public).hostname or "")
         if self.host in ANY:
             return ("*",)
         address = self.host
@@ -97,6 +116,13 @@ class Access:
     @property
     def exposed(self) -> str:
         """What another address exposes, in a sentence; "" where it is this machine's own."""
+        if self.several:
+            if self.local or self.public.startswith("https:"):
+                return ""
+            return (
+                "The connection is not encrypted: everybody on the way reads what lets visitors in. Put a "
+                "proxy with TLS in front, and name its address: --public-address"
+            )
         if self.local:
             return ""
         return (
@@ -115,10 +141,31 @@ class SecureHeaders:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def headed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers = MutableHeaders(scope=message)
+                # A page of our own may have a policy of its own.
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self.app(scope, receive, headed)
+
+
+class PublicAddress:
+    """ASGI middleware: takes a request for one to the address that visitors open, whatever name a proxy sends.
+
+    Args:
+        app: makes addresses and cookies of it. public: the address, `https://name`.
+    """
+
+    def __init__(self, app: ASGIApp, public: str) -> None:
+        self.app, self.address = app, urlsplit(public)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            others = [(name, value) for name, value in scope["headers"] if name != b"host"]
+            host = (b"host", self.address.netloc.encode())
+            scope = {**scope, "scheme": self.address.scheme, "headers": [host, *others]}
+        await self.app(scope, receive, send)
 
 
 class Guard:
@@ -144,8 +191,8 @@ class Guard:
         # The page alone may be opened from elsewhere: by a click in a terminal, or a bookmark.
         opening = scope["method"] in ("GET", "HEAD") and scope["path"] == "/"
         # Cookies of one host are sent to all its ports: another web app here is as foreign as one elsewhere.
-        if not opening and (foreign := _foreign(headers)):
-            return _refused(scope, 403, f"requests must come from this server's own page, got {foreign}")
+        if not opening and (why := foreign(headers)):
+            return refused(scope, 403, f"requests must come from this server's own page, got {why}")
         name = f"regard-{scope['server'][1]}" if scope.get("server") else "regard"
         # In constant time, so that nobody finds a secret letter by letter.
         cookie = cookie_parser(headers.get("cookie", "")).get(name, "")
@@ -158,7 +205,7 @@ class Guard:
                 if opening:
                     return self._entered(name)
                 return None
-            return _refused(scope, 401, "the password must be the one that `regard explore` was given")
+            return refused(scope, 401, "the password must be the one that `regard explore` was given")
         return self._unknown(scope)
 
     def _has_token(self, scope: Scope) -> bool:
@@ -190,25 +237,46 @@ class Guard:
 
     def _unknown(self, scope: Scope) -> Response:
         if not self.access.password:
-            return _refused(scope, 403, UNKNOWN)
-        response = _refused(scope, 401, f"a password is needed, or {UNKNOWN}")
+            return refused(scope, 403, UNKNOWN)
+        response = refused(scope, 401, f"a password is needed, or {UNKNOWN}")
         response.headers["www-authenticate"] = 'Basic realm="regard explore", charset="UTF-8"'
         return response
 
 
-def _foreign(headers: Headers) -> str:
-    """What says that a request comes from another page than the server's own; "" where nothing does."""
+def foreign(headers: Headers, public: str = "") -> str:
+    """What says that a request comes from another page than the server's own; "" where nothing does.
+
+    Args:
+        headers: of the request. public: the address that visitors open, where it is another one.
+    """
     site = headers.get("sec-fetch-site", "same-origin")
     # "none" is an address that the user typed.
     if site not in ("same-origin", "none"):
         return f"Sec-Fetch-Site {site[:20]!r}"
     host, origin = headers.get("host", ""), headers.get("origin")
-    if origin is not None and origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}"):
+    known = (f"http://{host.lower()}", f"https://{host.lower()}", public)
+    if origin is not None and (not origin or origin.lower() not in known):
         return f"Origin {origin[:100]!r}"
     return ""
 
 
-def _refused(scope: Scope, status: int, why: str) -> Response:
+def _check_public(address: str) -> None:
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+        parts = urlsplit("")
+    again = f"{parts.scheme}://{host}" + (f":{port}" if port else "")
+    # As browsers write an origin, which it is compared with.
+    if parts.scheme not in ("http", "https") or not host or again != address:
+        raise ArgumentError(
+            f"the public address must be https://name or https://name:port, without a path, got {address!r:.100}"
+        )
+
+
+def refused(scope: Scope, status: int, why: str) -> Response:
+    """A refusal with its reason: JSON where the routes are asked, else text."""
     if scope["path"].startswith("/api"):
         return JSONResponse({"detail": why}, status)
     return PlainTextResponse(f"{why}\n", status)

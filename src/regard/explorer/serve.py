@@ -8,12 +8,15 @@ from collections.abc import Callable
 from types import FrameType
 
 import uvicorn
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from regard.errors import ArgumentError
 from regard.explorer.security import Access
 from regard.web.playground import prepare
 
+# Of short requests of several visitors: with more of them at once each takes longer, and all together too.
+THREADS = 8
 # Seconds that open connections have at the end.
 LAST = 2
 
@@ -40,20 +43,30 @@ def bind(access: Access, port: int) -> socket.socket:
 
 
 def address(access: Access, listening: socket.socket) -> str:
-    """What to open in a browser, with the token that lets in."""
+    """What to open in a browser, with the token that lets in; of several visitors each enters the password instead."""
+    if access.public:
+        return f"{access.public}/"
     # All addresses are bound, this machine's own among them: that is where the browser is.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(access.host, access.host)
     if ":" in host:
         host = f"[{host}]"
-    return f"http://{host}:{listening.getsockname()[1]}/?token={access.token}"
+    page = f"http://{host}:{listening.getsockname()[1]}/"
+    if access.several:
+        return page
+    return f"{page}?token={access.token}"
 
 
 class _Server(uvicorn.Server):
     """Uvicorn's server, which ends at once: streams of events are told to end before it waits for them."""
 
-    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None], threads: int | None) -> None:
         super().__init__(config)
-        self._ending = ending
+        self._ending, self._threads = ending, threads
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._threads is not None:
+            current_default_thread_limiter().total_tokens = self._threads
+        await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._ending()
@@ -64,11 +77,11 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
     """Serve until Ctrl-C, which is raised again once everything is closed.
 
     Args:
-        app: from `create_app`; its jobs are stopped at the end.
+        app: from `create_app` or `create_shared_app`; what runs is stopped at the end.
         listening: from `bind`.
         ready: is called once, in a thread of its own: it may open a browser.
     """
-    jobs, preparing, learning = app.state.jobs, app.state.preparing, app.state.learning
+    desks, learning, several = app.state.desks, app.state.learning, app.state.several
     config = uvicorn.Config(
         app,
         log_level="error",
@@ -84,10 +97,15 @@ def serve(app: FastAPI, listening: socket.socket, ready: Callable[[], None]) -> 
         prepare()
 
     threading.Thread(target=begin, daemon=True).start()
+    if several is not None:
+        several.begin_clearing()
     try:
-        _Server(config, jobs.stop_listening).run(sockets=[listening])
+        _Server(config, desks.stop_listening, THREADS if several is not None else None).run(
+            sockets=[listening]
+        )
     finally:
         listening.close()
-        preparing.close()
+        if several is not None:
+            several.close()
+        desks.close()
         learning.close()
-        jobs.close()

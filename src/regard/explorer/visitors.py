@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # Where a request says who asks, in its ASGI scope.
 SCOPE = "regard.visitor"
+# The issuer of visitors who entered a password: this server, which knows no more of them.
+PASSWORD = "password"
 # Seconds after which a session ends: of rest, and in all.
 REST, LONGEST = 12 * 3600.0, 7 * 24 * 3600.0
 # Sessions at once; the one that has rested longest makes room.
@@ -92,6 +94,13 @@ class Sessions:
                 return None
             session.used = now
             return session.visitor
+
+    def holds(self, visitor: Visitor) -> bool:
+        """Whether a visitor has a session; asking keeps none from ending."""
+        with self._lock:
+            self._forget_old(self._clock())
+            who = (visitor.issuer, visitor.subject)
+            return any((one.visitor.issuer, one.visitor.subject) == who for one in self._sessions.values())
 
     def end(self, secret: str) -> None:
         """End a session; one that is not there has ended already."""

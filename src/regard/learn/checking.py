@@ -9,6 +9,7 @@ from typing import Any
 
 from regard.errors import ArgumentError
 from regard.learn import running
+from regard.learn.box import Box
 from regard.learn.diagnosis import diagnose
 from regard.learn.exercise import Exercise
 from regard.learn.exercises import EXERCISES
@@ -87,8 +88,20 @@ def check_file(path: str | os.PathLike[str], name: str) -> Verdict:
     Raises:
         ArgumentError: there is no such exercise, or no such file.
     """
+    return check_in(None, path, name)
+
+
+def check_in(box: Box | None, path: str | os.PathLike[str], name: str) -> Verdict:
+    """Check the solution in a file, in a box that keeps hostile code from everything else.
+
+    Args:
+        box: None for a fresh process without one, as `check_file` has it. path, name: as there.
+
+    Raises:
+        ArgumentError: there is no such exercise, or no such file.
+    """
     wanted = exercise(name)
     # Path takes nothing else, and says so in another kind of error.
     if not isinstance(path, str | os.PathLike) or not Path(path).is_file():
         raise ArgumentError(f"the solution must be a file, got {str(path)!r:.200}")
-    return diagnose(wanted, running.file(Path(path), wanted.function, wanted.cases))
+    return diagnose(wanted, running.file(Path(path), wanted.function, wanted.cases, box=box))

@@ -25,6 +25,9 @@ import numpy as np
 SECONDS, MEMORY = 5, 1 << 30
 # Of processor time for running the file itself: an import of torch takes a few seconds.
 LOADING = 20
+# For strangers, who would lift limits: seconds in all, bytes of addresses and of a file, files that are open, threads.
+STRICT = "strict"
+LONGEST, ADDRESSES, FILE, FILES, THREADS = 28, 6 << 30, 16 << 20, 64, 64
 # Numbers of a result that are looked at, characters of what is printed and of an error's text.
 NUMBERS, PRINTED, TEXT = 1_000_000, 300, 300
 
@@ -171,20 +174,49 @@ def limit(seconds: int = SECONDS, memory: int = MEMORY) -> None:
     # Windows, where the time on the clock is the only limit.
     except ImportError:
         return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _lower(resource.RLIMIT_CORE, 0)
     # What the process took before it came here is not the learner's.
     usage = resource.getrusage(resource.RUSAGE_SELF)
     spent = int(usage.ru_utime + usage.ru_stime) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds, resource.RLIM_INFINITY))
+    _lower(resource.RLIMIT_CPU, spent + seconds)
     # Memory that can be written to, as Linux counts it: libraries that a file imports are mapped, and not counted.
     with contextlib.suppress(OSError, ValueError, StopIteration):
         with open("/proc/self/status") as status:
             held = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData"))
-        resource.setrlimit(resource.RLIMIT_DATA, (held + memory, resource.RLIM_INFINITY))
+        _lower(resource.RLIMIT_DATA, held + memory)
 
 
-def main(path: str, name: str, seconds: str) -> None:
+def _lower(which: int, limit: int) -> None:
+    """Set what a process is warned or refused at; what it cannot get past stays as it is."""
+    import resource
+
+    _, last = resource.getrlimit(which)
+    if last != resource.RLIM_INFINITY:
+        limit = min(limit, last)
+    resource.setrlimit(which, (limit, last))
+
+
+def bound() -> None:
+    """Set limits that this process cannot lift again: of processor time, memory, files and threads."""
+    import resource
+
+    for which, limit in {
+        resource.RLIMIT_CPU: LONGEST,
+        resource.RLIMIT_DATA: 2 * MEMORY,
+        # Memory that is shared with nobody is counted here alone.
+        resource.RLIMIT_AS: ADDRESSES,
+        resource.RLIMIT_FSIZE: FILE,
+        resource.RLIMIT_NOFILE: FILES,
+        resource.RLIMIT_NPROC: THREADS,
+        resource.RLIMIT_CORE: 0,
+    }.items():
+        resource.setrlimit(which, (limit, limit))
+
+
+def main(path: str, name: str, seconds: str, strict: str = "") -> None:
     """Answer for the function `name` of a file: the cases come by standard input, the lines go to standard output."""
+    if strict == STRICT:
+        bound()
     cases = [{key: decode(value) for key, value in case.items()} for case in json.load(sys.stdin)]
     write = closed_in(os.dup(1), LOADING)
     try:

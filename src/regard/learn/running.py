@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -19,10 +19,13 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from regard.learn import child
+from regard.learn.box import CHILD, Box, inside
 from regard.learn.exercise import Case
 
 # On the clock; processor time is limited to `child.SECONDS`, which a loop without an end meets first.
 PATIENCE = 30.0
+# Bytes of an answer that are read.
+MOST = 64 << 20
 
 State: TypeAlias = Literal["value", "raised", "time", "memory", "ended", "not run"]
 
@@ -90,36 +93,69 @@ def file(
     *,
     seconds: int = child.SECONDS,
     patience: float = PATIENCE,
+    box: Box | None = None,
 ) -> Run:
     """Run a function of a file in a fresh process.
 
     Args:
         path: the file. function: the name of the function in it. cases: its inputs.
         seconds: of processor time. patience: seconds on the clock. After either the process is killed.
+        box: in which it runs, with limits that it cannot lift; None: as this user, with limits against accidents.
     """
     written = [{name: child.encode(value) for name, value in case.arguments.items()} for case in cases]
-    # Threads of a linear algebra library take longer to start than these products, and much address space.
-    environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    process = subprocess.Popen(
-        [sys.executable, "-P", child.__file__, os.path.abspath(path), function, str(seconds)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-    )
-    late = False
+    with _started(path, function, seconds, box) as process:
+        content, late = _asked(process, json.dumps(written).encode(), patience)
     try:
-        content, _ = process.communicate(json.dumps(written).encode(), timeout=patience)
-    except subprocess.TimeoutExpired:
-        late = True
-        process.kill()
-        content, _ = process.communicate()
+        return _read(content, len(cases), late or _ran_out_of_time(process.returncode))
+    # Code in a box is a stranger's, who may write what no child of ours does.
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, MemoryError, RecursionError):
+        return Run([Outcome("ended"), *(Outcome("not run") for _ in cases[1:])])
+
+
+@contextlib.contextmanager
+def _started(path: Path, function: str, seconds: int, box: Box | None) -> Iterator[subprocess.Popen[bytes]]:
+    """The process that runs a file; it has ended afterwards, whatever happens."""
+    if box is not None:
+        arguments = [inside(CHILD), inside(path), function, str(seconds), child.STRICT]
+        process = box.start(arguments, [CHILD, path])
+    else:
+        # Threads of a linear algebra library take longer to start than these products, and much address space.
+        environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+        process = subprocess.Popen(
+            [sys.executable, "-P", child.__file__, os.path.abspath(path), function, str(seconds)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
+    try:
+        yield process
     finally:
         # An interrupt of the waiting must not leave it running.
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-    return _read(content, len(cases), late or _ran_out_of_time(process.returncode))
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _asked(process: subprocess.Popen[bytes], question: bytes, patience: float) -> tuple[bytes, bool]:
+    """All that a process answers to a question, and whether it had to be ended when its time was over."""
+    assert process.stdin is not None and process.stdout is not None
+    deadline = time.monotonic() + patience
+    # A process that has died says so by its status.
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.write(question)
+        process.stdin.close()
+    content, late = _until_end(process.stdout.fileno(), patience)
+    if len(content) > MOST:
+        process.kill()
+    if not late:
+        try:
+            process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            late = True
+    return content, late
 
 
 def function(
@@ -180,7 +216,7 @@ def _in_fork(
 
 
 def _until_end(reading: int, patience: float) -> tuple[bytes, bool]:
-    """All that comes through a pipe, and whether it was still open when the time was over."""
+    """What comes through a pipe, as much as is read, and whether it was still open when the time was over."""
     content, deadline = bytearray(), time.monotonic() + patience
     while (left := deadline - time.monotonic()) > 0:
         if select.select([reading], [], [], left)[0]:
@@ -188,11 +224,16 @@ def _until_end(reading: int, patience: float) -> tuple[bytes, bool]:
             if not chunk:
                 return bytes(content), False
             content += chunk
+            # More than any answer: it may have no end.
+            if len(content) > MOST:
+                return bytes(content), False
     return bytes(content), True
 
 
 def _ran_out_of_time(status: int) -> bool:
-    return status == -getattr(signal, "SIGXCPU", -1)
+    signals = [getattr(signal, name, 0) for name in ("SIGXCPU", "SIGKILL")]
+    # As a shell says it, where the process ran in a box; killed is who took no notice of the first.
+    return status == -signals[0] or status in {128 + one for one in signals}
 
 
 def _read(content: bytes, count: int, late: bool) -> Run:
@@ -203,7 +244,7 @@ def _read(content: bytes, count: int, late: bool) -> Run:
     for text in content[: content.rfind(b"\n") + 1].splitlines():
         line = json.loads(text)
         if "unreadable" in line:
-            run.unreadable = Failure(**line["unreadable"])
+            run.unreadable = _failure(line["unreadable"])
         began = line.get("began", began)
         run.functions = line.get("missing", run.functions)
         run.printed = line.get("printed", run.printed)
@@ -219,11 +260,20 @@ def _read(content: bytes, count: int, late: bool) -> Run:
     return run
 
 
+def _failure(written: Mapping[str, Any]) -> Failure:
+    """An error as a child wrote it down; what is of another type was not written by one of ours."""
+    line = written["line"]
+    if line is not None:
+        line = int(line)
+    kind, text, source = (str(written[name])[: child.TEXT] for name in ("kind", "text", "source"))
+    return Failure(kind, text, line, source)
+
+
 def _outcome(line: Mapping[str, Any]) -> Outcome:
     """What one call wrote down."""
     changed = tuple(line["changed"])
     if "raised" in line:
-        failure = Failure(**line["raised"])
+        failure = _failure(line["raised"])
         state: State = "memory" if failure.kind.endswith("MemoryError") else "raised"
         return Outcome(state, failure=failure, changed=changed)
     back = line["returned"]

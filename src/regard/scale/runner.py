@@ -53,7 +53,7 @@ class Sharded:
         """The engine's."""
         return self.engine.name
 
-    def look(self, query: Tensor, key: Tensor, spec: Spec, want: Wanted, /) -> None:
+    def look(self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, /) -> None:
         """None: the folds are asked for one after the other."""
 
     def rows(self, query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wanted, /) -> State:

@@ -114,6 +114,16 @@ export interface Visitor {
   merged: Merged;
 }
 
+/** Who asks, and how long that lasts; hours and days are 0 where a session has no end. */
+export interface Visit {
+  several: boolean;
+  passing: boolean;
+  name: string;
+  rest_hours: number;
+  longest_days: number;
+  unchecked: string;
+}
+
 export type Kind = "must_mend" | "could_be_better" | "note" | "praise";
 
 export interface Message {
@@ -160,6 +170,9 @@ export class Learn {
   forget = () => this.ask<Overview>("DELETE", "");
   visitor = () => this.client.carrier.json("api/visitor") as Promise<Visitor>;
   signOut = () => this.client.carrier.json("api/sign-out", { method: "POST" }) as Promise<Visitor>;
+
+  visit = () => this.client.carrier.json("api/visit") as Promise<Visit>;
+  leave = () => this.client.carrier.json("api/visit", { method: "DELETE" });
 
   private ask<T>(method: "GET" | "POST" | "DELETE", path: string, body?: unknown): Promise<T> {
     const ask = body === undefined ? { method } : { method, body };

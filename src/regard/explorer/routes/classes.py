@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Path, Request, Response
 from pydantic import Field
 
+from regard.explorer.lanes import TooBusyError
 from regard.explorer.opened import NotOpenError
 from regard.explorer.routes.learning import Learn
-from regard.explorer.routes.shared import TooBusyError
 from regard.explorer.tries import MOST, WINDOW, Tries
 from regard.learn.classroom import (
     FEWEST,

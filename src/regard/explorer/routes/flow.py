@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from regard.analysis.flow import Rollout
+from regard.explorer.lanes import Lane
 from regard.explorer.opened import OpenRecord
 from regard.explorer.routes.shared import (
     ARRAYS,
@@ -17,7 +18,6 @@ from regard.explorer.routes.shared import (
     Arrays,
     Batch,
     Index,
-    Lane,
     Open,
     QuickLane,
     SlowLane,

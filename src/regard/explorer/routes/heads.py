@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from regard.errors import ArgumentError
+from regard.explorer.lanes import Lane
 from regard.explorer.opened import NotOpenError, OpenRecord
 from regard.explorer.preparing import Place, Preparing
 from regard.explorer.routes.shared import (
@@ -20,7 +21,6 @@ from regard.explorer.routes.shared import (
     Arrays,
     Batch,
     Index,
-    Lane,
     Open,
     Prepared,
     QuickLane,

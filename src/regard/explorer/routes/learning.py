@@ -16,9 +16,10 @@ from regard import files
 from regard.errors import ArgumentError
 from regard.explorer.learning import Own
 from regard.explorer.opened import NotOpenError
-from regard.explorer.routes.shared import Lane
+from regard.explorer.routes.shared import CheckLane
 from regard.explorer.visitors import visitor_of
-from regard.learn.checking import check_file, exercise
+from regard.learn.box import Box
+from regard.learn.checking import check_in, exercise
 from regard.learn.exercise import Exercise
 from regard.learn.lessons import PATH
 from regard.learn.overview import (
@@ -36,15 +37,12 @@ router = APIRouter(prefix="/learn")
 MOST = 100_000
 
 
-def _learning(request: Request) -> Own:
+# Not in threads, as neither of these waits.
+async def _learning(request: Request) -> Own:
     return request.app.state.learning.of(visitor_of(request))
 
 
-def _lane(request: Request) -> Lane:
-    return request.app.state.checks
-
-
-def _exercise(name: str) -> Exercise:
+async def _exercise(name: str) -> Exercise:
     try:
         return exercise(name)
     except ArgumentError as error:
@@ -136,20 +134,17 @@ def hint(wanted: Wanted, learning: Learn) -> ExerciseView:
 
 @router.post("/exercises/{name}/check")
 async def check(
-    request: Request, wanted: Wanted, written: Written, learning: Learn, lane: Annotated[Lane, Depends(_lane)]
+    request: Request, wanted: Wanted, written: Written, learning: Learn, lane: CheckLane
 ) -> Checked:
     """Check what the learner has written, in a process of its own, and remember the verdict."""
-    if not learning.runs_code:
-        raise ArgumentError(
-            "solutions are checked only where the server's address is this machine's own, "
-            "as others must not run programs here"
-        )
+    if learning.unchecked:
+        raise ArgumentError(learning.unchecked)
 
     def run(_cancel: Event) -> Checked:
         learner = learning.learner
         # Before it runs: what ends badly is there all the same.
         learner.write(wanted.name, written.text)
-        verdict = verdict_of(wanted, written.text)
+        verdict = verdict_of(wanted, written.text, learning.box)
         variant = next((message.variant for message in verdict.messages if message.variant), "")
         learner.checked(wanted.name, verdict.passed, text=written.text, variant=variant)
         return Checked(verdict, show_exercise(wanted, learning))
@@ -157,12 +152,12 @@ async def check(
     return await lane(request, run)
 
 
-def verdict_of(wanted: Exercise, text: str) -> Verdict:
-    """The verdict on a text, which is run by `check_file`: in a child process, with limits."""
+def verdict_of(wanted: Exercise, text: str, box: Box | None = None) -> Verdict:
+    """The verdict on a text, which is run in a child process, with limits; in a box, if there is one."""
     with tempfile.TemporaryDirectory(prefix="regard-learn-", ignore_cleanup_errors=True) as folder:
         file = FilePath(folder) / wanted.file
         files.write(file, text.encode())
-        return check_file(file, wanted.name)
+        return check_in(box, file, wanted.name)
 
 
 @router.delete("/exercises/{name}")

@@ -7,24 +7,17 @@ from datetime import UTC, datetime
 from threading import Event
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Request
+from anyio.to_thread import run_sync
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
-from regard.explorer.quizzes import Quizzes
 from regard.explorer.routes.learning import Learn
-from regard.explorer.routes.shared import MOST, Open, SlowLane
+from regard.explorer.routes.shared import MOST, Asking, Open, SlowLane
 from regard.learn.quizzes.deck import Deck
 from regard.learn.quizzes.question import grade
 from regard.learn.quizzes.waiting import waiting
 
 router = APIRouter(prefix="/learn/quiz")
-
-
-def _quizzes(request: Request) -> Quizzes:
-    return request.app.state.quizzes
-
-
-Asking = Annotated[Quizzes, Depends(_quizzes)]
 
 
 @dataclass
@@ -68,8 +61,7 @@ async def next_question(
     def compute(_cancel: Event) -> NextQuestion:
         learner = learning.learner
         questions = quizzes.questions(opened[record] if record else None)
-        cards = list(learner.progress().cards.values())
-        line = waiting(Deck(learner), cards, questions, datetime.now(UTC))
+        line = waiting(Deck(learner), learner.all_cards(), questions, datetime.now(UTC))
         question = None
         if line.next is not None:
             # What grades the answer stays here until there is one.
@@ -77,8 +69,10 @@ async def next_question(
             question = line.next.to_dict(answered=False)
         return NextQuestion(question, line.due, line.new, line.elsewhere, line.later)
 
-    # Questions on a record are measured when they are first asked for.
-    return await lane(request, compute)
+    # Questions on a record are measured when they are first asked for; those on the lessons are there.
+    if record:
+        return await lane(request, compute)
+    return await run_sync(compute, Event())
 
 
 @router.post("/{card_id}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from regard.explorer.jobs import JobState
-from regard.explorer.opened import OpenRecord
+from regard.explorer.opened import Opened, OpenRecord
 from regard.explorer.routes.shared import ARRAYS, Arrays, Batch, Index, Line, Open, QuickLane
 from regard.explorer.trainings import HistoryLine
 from regard.files.versions import own_version
@@ -28,6 +28,7 @@ class RecordLine:
     Attributes:
         can_change: whether its model can be run again with heads changed.
         next_tokens: whether the model's next tokens are known.
+        shared: whether it is offered to everybody, and only the server can close it.
         base, changes: the record without the changes, as long as it is open, and the changes.
     """
 
@@ -39,6 +40,7 @@ class RecordLine:
     kind: str
     can_change: bool = False
     next_tokens: bool = False
+    shared: bool = False
     base: str | None = None
     changes: list[HeadSetting] = field(default_factory=list)
 
@@ -71,7 +73,7 @@ def state(opened: Open, jobs: Line) -> State:
     """What is open, what can be run, what runs, and the limits."""
     return State(
         version=own_version(),
-        records=[_line(one, opened.records()) for one in opened.records()],
+        records=[_line(one, opened) for one in opened.records()],
         models=[
             ModelLine(model.id, model.title, model.kind, model.takes, model.example)
             for model in opened.models.values()
@@ -82,15 +84,16 @@ def state(opened: Open, jobs: Line) -> State:
     )
 
 
-def _line(one: OpenRecord, others: list[OpenRecord]) -> RecordLine:
+def _line(one: OpenRecord, opened: Opened) -> RecordLine:
     tokens = max((max(call.sizes.queries, call.sizes.keys) for call in one.record), default=0)
     model = str(one.record.info.get("model") or "")
     line = RecordLine(one.id, one.title, model, tokens, len(one.record), "record")
     line.can_change = one.model is not None and one.model.kind != "task"
     line.next_tokens = one.next_tokens is not None
+    line.shared = opened.is_shared(one)
     line.changes = list(one.settings)
     # A record that was closed is none to go back to.
-    if one.base is not None and one.base in others:
+    if one.base is not None and one.base in opened.records():
         line.base = one.base.id
     return line
 

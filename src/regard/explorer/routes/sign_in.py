@@ -58,7 +58,10 @@ def sign_out(request: Request, response: Response) -> VisitorView:
     sign_in = _sign_in(request)
     if sign_in is None:
         return VisitorView()
-    sign_in.leave(door.session_of(request))
+    secret, several = door.session_of(request), request.app.state.several
+    sign_in.leave(secret)
+    if several is not None:
+        several.leave(visitor_of(request), secret)
     door.forget(request, response)
     request.scope[SCOPE] = HERE
     return show_visitor(request)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import (
     URL,
@@ -26,6 +28,9 @@ from regard.learn.store.tables import HEAD
 MIGRATIONS = Path(__file__).parent / "migrations"
 # Seconds that a write waits for those of other processes.
 PATIENCE = 30
+# Connections that are held at once, and no others are opened: one costs more than many requests.
+CONNECTIONS = 8
+POOL: dict[str, Any] = {"pool_size": CONNECTIONS, "max_overflow": 0, "pool_timeout": PATIENCE}
 # Any number, the same in all processes: only one of them migrates.
 LOCK = 7_214_019
 
@@ -67,7 +72,8 @@ def connect(address: str) -> Engine:
             engine = _sqlite(url)
         else:
             require("psycopg", extra="postgres")
-            engine = create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": PATIENCE})
+            connecting = {"connect_timeout": PATIENCE}
+            engine = create_engine(url, pool_pre_ping=True, connect_args=connecting, **POOL)
     except NoSuchModuleError as error:
         raise ArgumentError(f"the database cannot be used: {error}") from error
     with faults(engine):
@@ -88,13 +94,27 @@ def faults(engine: Engine) -> Iterator[None]:
         ) from error
 
 
-def writing(engine: Engine) -> contextlib.AbstractContextManager[Connection]:
+@contextlib.contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
     """A transaction that writes."""
-    return engine.execution_options(writes=True).begin()
+    with (
+        _ALONE.get(engine, contextlib.nullcontext()),
+        engine.execution_options(writes=True).begin() as connection,
+    ):
+        yield connection
+
+
+# SQLite lets one write at a time, and has the others sleep and ask again: threads of one process wait for each other.
+_ALONE: WeakKeyDictionary[Engine, threading.Lock] = WeakKeyDictionary()
 
 
 def _sqlite(url: URL) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": PATIENCE})
+    pool = POOL
+    # In memory there is one connection, which is the database.
+    if url.database in (None, "", ":memory:"):
+        pool = {}
+    engine = create_engine(url, connect_args={"timeout": PATIENCE}, **pool)
+    _ALONE[engine] = threading.Lock()
 
     @event.listens_for(engine, "connect")
     def _set_up(connection: Any, _record: object) -> None:

@@ -33,8 +33,11 @@ class Identified:
 
     def _locked(self, connection: Connection) -> int:
         """The learner's number, with the learner written down, and everybody else who writes waiting."""
-        values = {"issuer": self.issuer, "subject": self.subject, "at": datetime.now(UTC)}
-        connection.execute(insertion(connection, LEARNERS, values).on_conflict_do_nothing())
         # Two devices at once: what is read now must not be changed before this has written.
         locked = select(LEARNERS.c.id).where(*self._who()).with_for_update()
+        number = connection.scalar(locked)
+        if number is not None:
+            return number
+        values = {"issuer": self.issuer, "subject": self.subject, "at": datetime.now(UTC)}
+        connection.execute(insertion(connection, LEARNERS, values).on_conflict_do_nothing())
         return connection.execute(locked).scalar_one()

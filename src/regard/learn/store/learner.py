@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from sqlalchemy import delete, select
+from sqlalchemy import Connection, delete, select
 
 from regard.errors import ArgumentError
 from regard.learn.store.classes import Classes
@@ -74,7 +74,12 @@ class Learner(Identified):
     def cards(self) -> dict[int, Mapping[str, Any]]:
         """What py-fsrs knows of each quiz card that was answered, by its number."""
         # A document that was taken in may name cards otherwise, and those are of no question here.
-        return {int(key): one.state for key, one in self.progress().cards.items() if key.isdecimal()}
+        return {int(one.card_id): one.state for one in self.all_cards() if one.card_id.isdecimal()}
+
+    def all_cards(self) -> list[Card]:
+        """The quiz cards that were answered."""
+        with faults(self._engine), self._engine.connect() as connection:
+            return [Card(*row) for row in connection.execute(rows_of(Card, self._id(connection)))]
 
     def noted(self, about: str) -> str:
         """The note about something; "" for none."""

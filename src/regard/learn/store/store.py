@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import getpass
 import platform
+from datetime import datetime
 from pathlib import Path
+
+from sqlalchemy import delete
 
 from regard.errors import ArgumentError, require
 from regard.learn.store import earlier
 from regard.learn.store.document import check_text
-from regard.learn.store.engine import connect
+from regard.learn.store.engine import connect, faults, writing
 from regard.learn.store.learner import Learner
-from regard.learn.store.tables import IDENTITY
+from regard.learn.store.tables import IDENTITY, LEARNERS
 
 NAME = "learn.db"
 
@@ -82,6 +85,11 @@ class Store:
         if not issuer and not subject:
             subject = self._anonymous()
         return Learner(self._engine, issuer, subject)
+
+    def delete_before(self, issuer: str, time: datetime) -> None:
+        """Delete all learners of an issuer who were first written down before a time, with everything about them."""
+        with faults(self._engine), writing(self._engine) as connection:
+            connection.execute(delete(LEARNERS).where(LEARNERS.c.issuer == issuer, LEARNERS.c.at < time))
 
     def _anonymous(self) -> str:
         """Who has not signed in: in a file of one's own anybody, in a shared database this user of this machine."""
