@@ -4,6 +4,7 @@ import pytest
 
 from regard.cli import explore
 from regard.explorer import serve
+from regard.explorer.visitors import HERE
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +42,7 @@ def test_records_and_tasks_are_told_apart(regard, folders, serving, tmp_path):
     # A folder called like a task is reached as ./translate.
     status, out, _ = regard("explore", "./translate", "--no-browser")
     assert status == 0 and "/?token=" in out
-    opened = serving[0].state.opened
+    opened = serving[0].state.desks.of(HERE).opened
     assert [one.title for one in opened.records()] == ["translate"]
     assert [model.kind for model in opened.models.values()].count("task") == 5
 

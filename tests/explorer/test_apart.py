@@ -28,6 +28,7 @@ UNKNOWN = {
     "record": "the record must be an open one",
     "job": "the job must be one that was begun here",
     "card_id": "the question must be one that was asked",
+    "class_id": "the class must be one of yours",
 }
 # What else stands in paths: the same for everybody, or refused for what it is.
 PLAIN = {
@@ -41,7 +42,7 @@ PLAIN = {
     "token": 3,
     "position": 0,
 }
-PLAIN |= {"number": 3, "step": 0, "history": "h1"}
+PLAIN |= {"number": 3, "step": 0, "history": "h1", "table": "learners"}
 LEARN = "/api/learn/exercises/{name}"
 
 
@@ -65,6 +66,10 @@ def bodies(ann: dict) -> dict[tuple[str, str], dict]:
         ("post", "/api/learn/notes"): {"about": "lesson 4", "text": "mine"},
         ("post", "/api/learn/import"): {},
         ("post", "/api/learn/quiz/{card_id}"): {"answer": "a"},
+        ("post", "/api/learn/classes"): {"name": "Mine"},
+        ("post", "/api/learn/classes/{class_id}"): {"name": "mine now"},
+        ("post", "/api/learn/memberships"): {"code": "no code", "name": "Ben"},
+        ("post", "/api/learn/memberships/{class_id}"): {"name": "Ben"},
     }
 
 
@@ -88,8 +93,11 @@ def finished(client, job: str) -> dict:
     return state
 
 
-def work(client, folder) -> dict:
-    """Ann has a record, a run, a question, a bookmark, a note and a solution; returns what they are called."""
+def work(client, folder, learning) -> dict:
+    """Ann has a record, a run, a question, a bookmark, a note, a solution and two classes: what they are called."""
+    taught = client.post("/api/learn/classes", json={"name": MARK}).json()["id"]
+    other = learning.learner_of(Visitor("elsewhere", "a teacher")).classes.begin("Another")
+    client.post("/api/learn/memberships", json={"code": other.code, "name": MARK})
     job = client.post("/api/runs", json={"model": "fast", "text": f"copy {folder}"}).json()["job"]
     state = finished(client, job)
     assert state["state"] == "done", state
@@ -99,7 +107,14 @@ def work(client, folder) -> dict:
     marks = client.post("/api/learn/bookmarks", json={"title": MARK, "address": "#/model"}).json()[
         "bookmarks"
     ]
-    return {"record": state["record"], "job": job, "card_id": card, "identity": marks[0]["id"]}
+    return {
+        "record": state["record"],
+        "job": job,
+        "card_id": card,
+        "identity": marks[0]["id"],
+        "class_id": taught,
+        "joined": other.id,
+    }
 
 
 def everything(client) -> tuple:
@@ -108,10 +123,10 @@ def everything(client) -> tuple:
     return state["records"], state["jobs"], stored
 
 
-def test_no_route_shows_or_changes_what_is_another_visitors(app, record, tmp_path):
+def test_no_route_shows_or_changes_what_is_another_visitors(app, several, record, tmp_path):
     record.save(tmp_path / MARK)
     with visitor(app) as ann, visitor(app) as ben:
-        hers = work(ann, tmp_path / MARK)
+        hers = work(ann, tmp_path / MARK, several.learning)
         before = everything(ann)
         description = app.openapi()["paths"]
         operations = [(method, path) for path, methods in description.items() for method in methods]
@@ -124,6 +139,8 @@ def test_no_route_shows_or_changes_what_is_another_visitors(app, record, tmp_pat
             operation = description[path][method]
             names = {one["name"]: one["in"] for one in operation.get("parameters", ())}
             values = PLAIN | hers | {"name": "attention" if path.startswith("/api/learn") else "entropy"}
+            if "/memberships/" in path:
+                values["class_id"] = hers["joined"]
             unknown = [name for name, where in names.items() if where == "path" and name not in values]
             assert not unknown, f"{path}: whose {unknown} is has to stand in this test"
             query = {"record": hers["record"], "q0": 0, "q1": 2, "k0": 0, "k1": 2, "statistic": "entropy"}
@@ -155,10 +172,10 @@ def test_no_route_shows_or_changes_what_is_another_visitors(app, record, tmp_pat
         assert everything(ann) == before
 
 
-def test_what_is_offered_to_all_can_be_looked_at_and_not_closed(app, record, tmp_path):
+def test_what_is_offered_to_all_can_be_looked_at_and_not_closed(app, several, record, tmp_path):
     record.save(tmp_path / "saved")
     with visitor(app) as ann, visitor(app) as ben:
-        hers = work(ann, tmp_path / "saved")
+        hers = work(ann, tmp_path / "saved", several.learning)
         assert [(one["id"], one["shared"]) for one in ann.get("/api/state").json()["records"]] == [
             ("r1", True),
             (hers["record"], False),
@@ -214,7 +231,7 @@ def test_a_cancel_kills_only_the_visitors_own_run(app):
 def test_a_visitor_who_leaves_frees_the_line_and_the_disk(app, several, record, tmp_path):
     record.save(tmp_path / "saved")
     with visitor(app) as ann, visitor(app) as ben:
-        hers = work(ann, tmp_path / "saved")
+        hers = work(ann, tmp_path / "saved", several.learning)
         desk = several.desks.of(several.sessions.visitor(ann.cookies["regard-8765"]))
         folder = desk.opened[hers["record"]].folder
         assert folder.is_dir() and desk.opened[hers["record"]].size == size_of(folder) > 0
