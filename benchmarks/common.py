@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "by_processor",
+    "file",
     "fresh",
     "interleaved",
     "machine",
@@ -114,8 +116,21 @@ def picture(name: str, figure: Figure) -> None:
         imsave(unfinished, shades.astype(np.uint8), pil_kwargs={"optimize": True})
 
 
-def write(name: str, command: str, bar: str, figures: Any) -> None:
-    """Print the figures and keep them in `results/name.json`."""
+def file(name: str, kind: str | None = None) -> Path:
+    """Where the result of a question is, or where that of one kind of processor is."""
+    if kind is None:
+        return RESULTS / f"{name}.json"
+    return RESULTS / f"{name}.{kind}.json"
+
+
+def by_processor(name: str) -> dict[str, Any]:
+    """The results of a question that depends on the processor, by its kind."""
+    paths = sorted(RESULTS.glob(f"{name}.*.json"))
+    return {path.name.split(".")[1]: json.loads(path.read_text()) for path in paths}
+
+
+def write(name: str, command: str, bar: str, figures: Any, *, each_processor: bool = False) -> None:
+    """Print the figures and keep them in `results/name.json`, or in a file of this kind of processor."""
     result = {
         "question": name,
         "command": command,
@@ -124,5 +139,7 @@ def write(name: str, command: str, bar: str, figures: Any) -> None:
         "machine": machine(),
         "figures": figures,
     }
-    files.write(RESULTS / f"{name}.json", json.dumps(result, indent=2) + "\n")
+    files.write(
+        file(name, machine()["kind"] if each_processor else None), json.dumps(result, indent=2) + "\n"
+    )
     print(json.dumps(figures, indent=2))

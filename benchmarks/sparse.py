@@ -52,6 +52,7 @@ def main() -> None:
     common.write(
         "sparse", "python -m benchmarks.sparse",
         "fold's time ≤ 1.3 × (pairs ÷ all pairs) of the full time (fold_time_over_its_share)", figures,
+        each_processor=True,
     )  # fmt: skip
 
 

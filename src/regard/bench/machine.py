@@ -15,6 +15,16 @@ from regard.engines import ENGINES
 from regard.files.versions import versions
 
 VECTOR_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
+# Processors that compute alike: vendor, family, first and last model, as in the headers of Linux.
+KINDS = {
+    "zen3": [("AuthenticAMD", 25, 0x00, 0x0F), ("AuthenticAMD", 25, 0x20, 0x5F)],
+    "zen4": [("AuthenticAMD", 25, 0x10, 0x1F), ("AuthenticAMD", 25, 0x60, 0xAF)],
+    "zen5": [("AuthenticAMD", 26, 0x00, 0x7F)],
+    "ice-lake": [("GenuineIntel", 6, 0x6A, 0x6A), ("GenuineIntel", 6, 0x6C, 0x6C)],
+    "sapphire-rapids": [("GenuineIntel", 6, 0x8F, 0x8F)],
+    "emerald-rapids": [("GenuineIntel", 6, 0xCF, 0xCF)],
+    "granite-rapids": [("GenuineIntel", 6, 0xAD, 0xAE)],
+}
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -23,6 +33,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
     flags = set(" ".join(_facts("flags", "Features")).split())
     return {
         "processor": processor(),
+        "kind": kind(),
         "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -37,6 +48,18 @@ def processor() -> str:
     """The name of the processor, or at least of its kind; several where its cores differ."""
     # `platform` knows no name on Linux, and the kernel writes one only where the processor tells it.
     return ", ".join(sorted(_facts("model name"))) or platform.processor() or platform.machine()
+
+
+def kind() -> str:
+    """The kind of processor, such as "zen4", by which results are told apart; of an unknown one its widest vectors."""
+    vendors, families, models = (_facts(name) for name in ("vendor_id", "cpu family", "model"))
+    for name, members in KINDS.items():
+        for vendor, family, first, last in members:
+            alike = vendors == {vendor} and families == {str(family)}
+            if alike and all(first <= int(model) <= last for model in models):
+                return name
+    flags = set(" ".join(_facts("flags", "Features")).split())
+    return next((name for name in reversed(VECTOR_SETS) if name in flags), platform.machine().lower())
 
 
 def label(engine: str) -> str:

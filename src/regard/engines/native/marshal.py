@@ -95,10 +95,9 @@ def prepare(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec) -> Pre
 
 
 def _view(prepared: Prepared, tensor: Tensor) -> abi.View:
-    tensor = tensor.detach()
     # C++ reads rows number by number; any other axis may be strided, as in a view of a fused projection.
     if tensor.shape[3] > 1 and tensor.stride(3) != 1:
-        tensor = tensor.contiguous()
+        tensor = tensor.detach().contiguous()
     return abi.View(prepared.pointer(tensor), *tensor.stride()[:3])
 
 
