@@ -31,7 +31,7 @@ label { display: block; font-weight: 600; font-size: 14px; }
 input, button, .button { width: 100%; min-height: 44px; padding: 8px 12px; border-radius: 7px; font: inherit;
   color: inherit; }
 input { margin: 4px 0 12px; border: 1px solid var(--strong-line); background: var(--panel); }
-.button { display: block; text-align: center; text-decoration: none; }
+.button { display: grid; place-items: center; font-size: 16px; text-decoration: none; }
 button, .button { border: 1px solid var(--accent); background: var(--accent); color: var(--on-accent); font-weight: 600;
   cursor: pointer; }
 :focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
