@@ -71,7 +71,8 @@ def browser(chromium):
 def enter(page, address: str, view: str = "", password: str = PASSWORD) -> None:
     """Open a view and enter the password, by keyboard alone."""
     page.goto(f"{address}{view}")
-    # The field has the focus already.
+    # The field takes the focus itself, on a busy machine a moment after the page is there.
+    page.locator("#password:focus").wait_for()
     page.keyboard.type(password)
     page.keyboard.press("Enter")
 
