@@ -1,10 +1,12 @@
 """Records of many runs lie in one Parquet dataset, which others read without Regard, and no writer harms another."""
 
 import json
+import os
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pandas
 import pytest
@@ -60,8 +62,14 @@ print(json.dumps([by_sql, by_pandas, whole], default=str))
 
 
 def scripted(script, *arguments, **more):
+    # The tests' own modules, wherever the tests are run from.
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
-        [sys.executable, "-c", script, *map(str, arguments)], stdout=subprocess.PIPE, text=True, **more
+        [sys.executable, "-c", script, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+        **more,
     )
 
 

@@ -11,6 +11,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from regard import html
+from regard.checks.arguments import shown
 from regard.errors import ArgumentError
 from regard.learn.quizzes.picture import Picture
 
@@ -191,6 +192,10 @@ def grade(question: Question, answer: str | float) -> Grade:
         >>> rg.learn.grade(question, question.right).correct
         True
     """
+    if not isinstance(question, Question):
+        raise ArgumentError(
+            f"question must be one of rg.learn.quiz or rg.learn.concepts, got {shown(question)}"
+        )
     if question.right is None:
         value = _number(answer)
         # A hair more than the tolerance, so that a number typed at its very edge counts.
