@@ -264,12 +264,10 @@ TABLE: dict[str, dict[str, Valid]] = {
         "Layout": Valid({"stretches": ((range(3),), (range(3, 5),))}),
         **dict.fromkeys(("contiguous", "zigzag"), Valid({"tokens": 5, "processes": 2, "start": 1}))},
     "regard.learn": {
-        "check": Valid({"function": lambda query, key, value: value, "name": "attention"}),
-        "check_file": Valid({"path": rg.learn.checking.__file__, "name": "attention"}),
-        "exercise": Valid({"name": "attention"}), "exercises": Valid(), "concepts": Valid({"lesson": 3}),
-        "grade": Valid({"question": rg.learn.concepts(1)[0], "answer": 0}),
-        "quiz": Valid({
-            "source": record(), "inputs": None, "model": None, "tokens": None, "count": 0, "seed": 1})},
+        "check": Valid({"function": lambda query, key, value: value, "name": "attention"}), "exercises": Valid(),
+        "check_file": Valid({"path": rg.learn.checking.__file__, "name": "attention"}), "concepts": Valid({"lesson": 3}),
+        "exercise": Valid({"name": "attention"}), "grade": Valid({"question": rg.learn.concepts(1)[0], "answer": 0}),
+        "quiz": Valid({"source": record(), "inputs": None, "model": None, "tokens": None, "count": 0, "seed": 1})},
     "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": (), "next_tokens": None})},
     "regard.training": {
         "Recipe": Valid({
@@ -308,10 +306,8 @@ LEFT_OUT = {
     | dict.fromkeys(("norms", "norm_shares"), "of a record with vectors")
     | dict.fromkeys(("eviction", "redundancy"), "of a record with vectors"),
     "regard.scale": dict.fromkeys(("attend", "observe", "observe_long"), "of processes and folders: tests/scale"),
-    "regard.learn": dict.fromkeys(
-        ("Case", "Choice", "Example", "Exercise", "Grade", "Message", "Picture", "Question", "Variant", "Verdict"),
-        "a result",
-    ),
+    "regard.learn": dict.fromkeys(("Case", "Choice", "Example", "Exercise", "Grade", "Message", "Picture"), "a result")
+    | dict.fromkeys(("Question", "Variant", "Verdict"), "a result"),
     "regard.page": dict.fromkeys(("Part", "history", "histories"), "of a history")
     | {"profile": "of a profile", "findings": "of a diagnosis"},
     "regard.training": {"History": "a result", "Run": "a result", "train": "a training", "Alarm": "a result"}
