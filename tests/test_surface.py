@@ -264,10 +264,11 @@ TABLE: dict[str, dict[str, Valid]] = {
         "Layout": Valid({"stretches": ((range(3),), (range(3, 5),))}),
         **dict.fromkeys(("contiguous", "zigzag"), Valid({"tokens": 5, "processes": 2, "start": 1}))},
     "regard.learn": {
-        "check": Valid({"function": lambda query, key, value: value, "name": "attention"}), "exercises": Valid(),
-        "check_file": Valid({"path": rg.learn.checking.__file__, "name": "attention"}), "concepts": Valid({"lesson": 3}),
+        "check": Valid({"function": lambda query, key, value: value, "name": "attention"}),
+        "check_file": Valid({"path": rg.learn.checking.__file__, "name": "attention"}), "exercises": Valid(),
         "exercise": Valid({"name": "attention"}), "grade": Valid({"question": rg.learn.concepts(1)[0], "answer": 0}),
-        "quiz": Valid({"source": record(), "inputs": None, "model": None, "tokens": None, "count": 0, "seed": 1})},
+        "quiz": Valid({"source": record(), "inputs": None, "model": None, "tokens": None, "count": 0, "seed": 1}),
+        "concepts": Valid({"lesson": 3})},
     "regard.page": {"report": Valid({"record": record(), "title": "a", "rows": 3, "figures": (), "next_tokens": None})},
     "regard.training": {
         "Recipe": Valid({
@@ -303,8 +304,7 @@ LEFT_OUT = {
     | dict.fromkeys(("history", "roles", "strip"), "of a history")
     | dict.fromkeys(("by_distance", "histograms", "relative_maps"), "of a profile")
     | {"changed": "of a table", "rollout": "of a record", "sparse_plan": "of a plan"}
-    | dict.fromkeys(("norms", "norm_shares"), "of a record with vectors")
-    | dict.fromkeys(("eviction", "redundancy"), "of a record with vectors"),
+    | dict.fromkeys(("norms", "norm_shares", "eviction", "redundancy"), "of a record with vectors"),
     "regard.scale": dict.fromkeys(("attend", "observe", "observe_long"), "of processes and folders: tests/scale"),
     "regard.learn": dict.fromkeys(("Case", "Choice", "Example", "Exercise", "Grade", "Message", "Picture"), "a result")
     | dict.fromkeys(("Question", "Variant", "Verdict"), "a result"),
