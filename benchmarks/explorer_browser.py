@@ -64,6 +64,16 @@ SEEN = """([x, y]) => {
   for (let i = 0; i < data.length; i += 4) if (far(i, at(0.5)) < far(i, at(0))) seen++;
   return seen;
 }"""
+# Goes to another address of the open page; milliseconds until its map, which must first be unfinished, is ready.
+GO = """hash => new Promise(done => {
+  const pane = document.querySelector('.pane'), begun = performance.now();
+  let left = false;
+  new MutationObserver((_, observer) => {
+    if (pane.dataset.state !== 'ready') left = true;
+    else if (left) { observer.disconnect(); done(performance.now() - begun); }
+  }).observe(pane, {attributeFilter: ['data-state']});
+  location.hash = hash;
+})"""
 ALL_DRAWN = """() => {
   const maps = [...document.querySelectorAll('.tile canvas')];
   return maps.length >= 144 && maps.every(one => one.width !== 300);
@@ -119,20 +129,35 @@ def first_pictures(pages: Pages) -> dict[str, Any]:
 
 
 def whole_views(pages: Pages) -> dict[str, Any]:
-    """Views of single cells and of cells of 4, of a head whose large cells nobody has made: seconds until sharp."""
+    """Views of single cells and of cells of 4 that nobody has seen: seconds until all of it is sharp.
+
+    In a page that is open, as by a bookmark, and in one that is opened by a link, in a context without a cache.
+    """
     figures: dict[str, Any] = {}
     random = np.random.default_rng(7)
     for side in (VIEW, 500):
-        seconds = []
-        for index in range(VIEWS):
+        links = []
+        for index in range(2 * VIEWS):
             row = int(random.integers(VIEW, TOKENS - VIEW))
             column = int(random.integers(0, row - side // 2))
             region = ",".join(str(number) for number in (column, row, column + side, row + side))
-            page, begun = pages.open(f"#/head?record=r1&call=0&head={6 + index % 5}&view={region}")
+            links.append(f"#/head?record=r1&call=0&head={6 + index % 5}&view={region}")
+        opened = []
+        for link in links[:VIEWS]:
+            page, begun = pages.open(link)
             page.wait_for_selector(".pane")
-            seconds.append(seconds_until(page, READY, begun))
+            opened.append(seconds_until(page, READY, begun))
             page.context.close()
-        figures[f"{side} tokens a side"] = {"seconds": seconds, "median_s": statistics.median(seconds)}
+        page, _ = pages.open(links[VIEWS - 1])
+        page.wait_for_function(READY)
+        within = [page.evaluate(GO, link) / 1000 for link in links[VIEWS:]]
+        page.context.close()
+        figures[f"{side} tokens a side"] = {
+            "seconds": within,
+            "median_s": statistics.median(within),
+            "by_a_link_seconds": opened,
+            "by_a_link_median_s": statistics.median(opened),
+        }
     return figures
 
 

@@ -254,6 +254,7 @@ def test_an_exercise_is_done_by_keyboard_alone(opened, learning, browser_path):
         assert page.evaluate("document.activeElement.innerText") == "Check"
         page.keyboard.press("Enter")
         page.get_by_role("heading", name="Passed", exact=True).wait_for()
+        page.get_by_role("link", name="Next: ").wait_for()
         tab_to(page, "Next: ")
         page.keyboard.press("Enter")
         page.get_by_label("Your solution of").wait_for()
