@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,15 @@ AT_ONCE = 50
 # Requests of which percentiles are told.
 MANY = 20
 HEAD = "/api/records/r1/calls/0/heads/{}"
-# Text that the embedded model reads over and over while tiles are asked for.
-TEXT = "x = 1\n" * 60
+# Tokens that a model reads while tiles are asked for: it takes longer than they do.
+READ = 8000
 
 
-def start(folder: Path) -> tuple[subprocess.Popen[str], str, float]:
-    """The server of a saved record, its address, and the seconds until it said so."""
+def start(*names: Path) -> tuple[subprocess.Popen[str], str, float]:
+    """The server of saved records and models, its address, and the seconds until it said so."""
     begun = time.perf_counter()
     process = subprocess.Popen(
-        [sys.executable, "-m", "regard", "explore", str(folder), "--no-browser"],
+        [sys.executable, "-m", "regard", "explore", *map(str, names), "--no-browser"],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONUNBUFFERED": "1", "COLUMNS": "200"},
@@ -45,6 +46,21 @@ def start(folder: Path) -> tuple[subprocess.Popen[str], str, float]:
         if address := re.search(r"http://\S+", line):
             return process, address.group(), time.perf_counter() - begun
     raise RuntimeError("the server did not start")
+
+
+def save_model(folder: Path) -> None:
+    """A model of random weights that takes a long text, as wide as GPT-2 small."""
+    import torch
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.pre_tokenizers import Whitespace
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+    torch.manual_seed(0)
+    GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=READ, n_layer=4)).save_pretrained(folder)
+    words = Tokenizer(WordLevel({f"w{index}": index for index in range(63)} | {"?": 63}, unk_token="?"))
+    words.pre_tokenizer = Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(folder)
 
 
 def memory(process: subprocess.Popen[str], name: str) -> float:
@@ -73,6 +89,16 @@ def timed(ask: Callable[[], httpx.Response]) -> float:
     return time.perf_counter() - begun
 
 
+@contextmanager
+def connected(address: str) -> Iterator[httpx.Client]:
+    """Somebody whom the server lets in."""
+    limits = httpx.Limits(max_connections=AT_ONCE)
+    base = address.partition("/?")[0]
+    with httpx.Client(base_url=base, follow_redirects=True, timeout=300, limits=limits) as client:
+        client.get(address)
+        yield client
+
+
 def first_picture(client: httpx.Client) -> dict[str, float]:
     """What a page asks for before it shows a record and one of its heads, one after the other."""
     paths = {
@@ -94,13 +120,18 @@ def at_once(client: httpx.Client, cell: int) -> dict[str, float]:
         row = int(random.integers(many))
         column = int(random.integers(row + 1))
         paths.append(HEAD.format(1 + index % (HEADS - 1)) + f"/tiles/{cell}/{row}/{column}")
-    job = client.post("/api/runs", json={"model": "language", "text": TEXT}).json()["job"]
-    while client.get(f"/api/jobs/{job}").json()["state"] == "waiting":
-        time.sleep(0.01)
+    text = " ".join(f"w{index}" for index in random.integers(63, size=READ))
+    job = client.post("/api/runs", json={"model": "m1", "text": text}).json()["job"]
+    while not (state := client.get(f"/api/jobs/{job}").json())["message"].startswith("reading"):
+        if state["state"] not in ("waiting", "running"):
+            raise RuntimeError(f"the model must run, got {state}")
+        time.sleep(0.05)
     begun = time.perf_counter()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         seconds = list(pool.map(lambda path: timed(lambda: client.get(path)), paths))
     together = time.perf_counter() - begun
+    if (state := client.get(f"/api/jobs/{job}").json())["state"] != "running":
+        raise RuntimeError(f"the model must run all the while, got {state}")
     client.delete(f"/api/jobs/{job}")
     return spread(seconds) | {"all_s": round(together, 3)}
 
@@ -125,18 +156,14 @@ def main() -> None:
     common.prepare()
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
-        record = Path(folder) / "record"
+        record, model = Path(folder) / "record", Path(folder) / "model"
         common.fresh("benchmarks.explorer_tiles", "save", str(record))
+        save_model(model)
         process, address, figures["address after_s"] = start(record)
         try:
-            base = address.partition("/?")[0]
-            limits = httpx.Limits(max_connections=AT_ONCE)
-            with httpx.Client(base_url=base, follow_redirects=True, timeout=300, limits=limits) as client:
-                client.get(address)
+            with connected(address) as client:
                 figures["first picture"] = first_picture(client)
                 figures["first picture again"] = first_picture(client)
-                for cell in (1, 4, 16):
-                    figures[f"{AT_ONCE} tiles while a model runs, cells of {cell}"] = at_once(client, cell)
                 for length in (48, 256):
                     figures[f"playground, {length} tokens"] = playground(client, process, length)
                 figures["anonymous_mb"] = memory(process, "RssAnon")
@@ -145,6 +172,13 @@ def main() -> None:
             process.send_signal(signal.SIGINT)
             figures["status after Ctrl-C"] = process.wait(timeout=60)
             figures["end after_s"] = time.perf_counter() - begun
+        finally:
+            process.kill()
+        process, address, _ = start(record, model)
+        try:
+            with connected(address) as client:
+                for cell in (1, 4, 16):
+                    figures[f"{AT_ONCE} tiles while a model runs, cells of {cell}"] = at_once(client, cell)
         finally:
             process.kill()
     figures["load"] = os.getloadavg()[1]

@@ -220,3 +220,13 @@ def test_what_was_never_begun_is_not_known(jobs):
     for ask in (jobs.__getitem__, jobs.cancel):
         with pytest.raises(NotOpenError, match="must be one that was begun here"):
             ask("j9")
+
+
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="processes of this system have no such priorities")
+def test_a_run_comes_after_what_a_reader_waits_for(jobs, opened):
+    job = jobs.submit(opened.model("fast"), "slow")
+    pid = pid_of(jobs, job)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+    # A priority counts within a session; Ctrl-C is for a group.
+    assert os.getsid(pid) == os.getsid(0) and os.getpgid(pid) != os.getpgid(0)
+    jobs.cancel(job.id)

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 Run: TypeAlias = "Callable[[dict[str, Any], Report], dict[str, Any]]"
 # Of the memory that is free when the process begins.
 SHARE = 0.9
-# Of the process's priority: a reader who moves a map must not wait for a model.
-NICE = 10
 
 
 def serve(run: Run, memory: int | None = None) -> None:
@@ -32,8 +30,6 @@ def serve(run: Run, memory: int | None = None) -> None:
     # What libraries print must not stand among the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    if hasattr(os, "nice"):
-        os.nice(NICE)
     _limit_memory(memory)
     writing = threading.Lock()
 

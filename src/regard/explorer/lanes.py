@@ -8,6 +8,7 @@ from threading import Event
 from typing import TypeVar
 
 import anyio
+import torch
 from anyio.to_thread import run_sync
 from fastapi import Request
 
@@ -36,6 +37,7 @@ class Lane:
     def __init__(self, at_once: int, waiting: int | None = None) -> None:
         self._limiter, self._waiting = anyio.CapacityLimiter(at_once), waiting
         self._threads = anyio.CapacityLimiter(at_once)
+        self._at_once, self._processors = at_once, torch.get_num_threads()
         self.behind: Lane | None = None
 
     async def __call__(self, request: Request, compute: Callable[[Event], T]) -> T:
@@ -58,9 +60,24 @@ class Lane:
             watching = asyncio.create_task(_watch(request, cancel))
             try:
                 # A thread of its own: requests that are cheap must not wait behind those that compute.
-                return await run_sync(compute, cancel, limiter=self._threads)
+                return await run_sync(self._run, compute, cancel, self._share(), limiter=self._threads)
             finally:
                 watching.cancel()
+
+    def _share(self) -> int:
+        """How many threads of torch a computation gets that begins now, each lane by itself."""
+        # With all processors for each, computations that run at once get in each other's way.
+        seen = self._limiter.statistics()
+        together = min(self._at_once, seen.borrowed_tokens + seen.tasks_waiting)
+        return max(1, self._processors // together)
+
+    def _run(self, compute: Callable[[Event], T], cancel: Event, threads: int) -> T:
+        torch.set_num_threads(threads)
+        try:
+            return compute(cancel)
+        finally:
+            # What is set in one thread is what torch gives to every new one.
+            torch.set_num_threads(self._processors)
 
 
 async def _watch(request: Request, cancel: Event) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import threading
@@ -15,6 +16,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from regard.errors import RegardError
+
+# Its priority below the server's: a reader who moves a map must not wait for a model.
+NICE = 10
 
 Report = Callable[[float | None, str], None]
 """Takes how far a run is, from 0 to 1 or None where that is not known, and a sentence."""
@@ -98,9 +102,15 @@ class Worker:
                     stderr=subprocess.DEVNULL,
                     text=True,
                     encoding="utf-8",
-                    # Ctrl-C in the terminal is for the server, which then stops it.
-                    start_new_session=True,
+                    # Ctrl-C in the terminal is for the server, which then stops it. No session of its own: Linux
+                    # shares the processors out among sessions first, whatever the priority within them.
+                    process_group=0,
                 )
+                # At once, as its imports alone take seconds of both.
+                if hasattr(os, "setpriority"):
+                    with contextlib.suppress(OSError):
+                        own = os.getpriority(os.PRIO_PROCESS, 0)
+                        os.setpriority(os.PRIO_PROCESS, self._process.pid, own + NICE)
             return self._process
 
 
