@@ -59,7 +59,7 @@ class Faults:
         return [
             f"{name}: {line}"
             for name in ("wrong", "missing", "extra", "dropped")
-            for line in getattr(self, name)[:3]
+            for line in getattr(self, name)[:8]
         ]
 
 

@@ -134,7 +134,7 @@ def examine(subject: Subject, mode: str) -> dict[str, Any]:
         if len(told) == len(faults.missing):
             return found | {"verdict": "unseen", "reason": "; ".join([*faults.missing[:2], *spoken[:1]])}
     if faults.any:
-        return found | {"verdict": "WRONG", "reason": " | ".join(faults.lines())[:900]}
+        return found | {"verdict": "WRONG", "reason": " | ".join(faults.lines())[:2000]}
     if not calls and not record.calls:
         return found | {"verdict": "no weights", "reason": ""}
     return found | {"verdict": "exact", "reason": ""}

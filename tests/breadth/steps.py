@@ -42,7 +42,17 @@ def compare_steps(record: Any, groups: list[list[Attention]], padding: list[Tens
     # Where two texts take turns, such as one with a prompt and one without, each goes on from its own last step.
     turns = [_joined(turn) for run in runs for turn in _turns(run)]
     others = compare(record, apart, padding), compare(record, turns, padding)
-    return min((faults, *others), key=Faults.count)
+    found = min((faults, *others), key=Faults.count)
+    if found.any:
+        # What each call says beside the steps of its own module, of which the fewest faults say nothing.
+        own = (
+            (call.layer, differences(call, one, padding))
+            for call in record
+            for one in whole
+            if call.layer == one.module
+        )
+        found.wrong += [f"as one call {layer}: {'; '.join(lines)}" for layer, lines in own if lines]
+    return found
 
 
 def _turns(steps: list[Attention]) -> list[list[Attention]]:
