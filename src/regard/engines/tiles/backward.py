@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.engines.dropping import dropout_factors
 from regard.engines.memory import gradient_sums, in_input_types
-from regard.engines.walk import finished, plain, shape_of, walk, without_autocast
+from regard.engines.walk import finished, plain, powers, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
@@ -82,7 +82,7 @@ def _tile(
     before = plain(query, key, spec)
     tile, allowed = finished(before, spec, window)
     x = tile - torch.where(grads.m == -torch.inf, 0.0, grads.m)[..., None]
-    p = x.exp()
+    p = powers(x, torch.empty_like(x))
     grad = torch.zeros_like(p)
     if grads.l is not None:
         # Its own memory, as what follows is added in place.

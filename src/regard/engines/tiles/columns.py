@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.engines.column_sums import Sums, blank_map, normalized, only_wanted
-from regard.engines.walk import Workspace, scores, shape_of, walk, without_autocast
+from regard.engines.walk import Workspace, powers, scores, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
@@ -74,11 +74,10 @@ def _weights(
             tile, allowed = scores(block, keys, spec, window, space, fill=False)
             p = tile.sub_(center[:, :, part, None])
             if allowed is None:
-                p.exp_().mul_(inverse[:, :, part, None])
+                powers(p, p).mul_(inverse[:, :, part, None])
             else:
-                # NaN may stand where the mask blocks, and the exponential of −inf is slow.
-                blocked = ~allowed
-                p.masked_fill_(blocked, 0.0).exp_().mul_(inverse[:, :, part, None]).masked_fill_(blocked, 0.0)
+                # NaN may stand where the mask blocks.
+                powers(p, p).mul_(inverse[:, :, part, None]).masked_fill_(~allowed, 0.0)
             yield part, window, p
 
 

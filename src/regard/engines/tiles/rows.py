@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from regard.engines.dropping import dropout_factors
 from regard.engines.memory import blank_state
-from regard.engines.walk import Workspace, finite, scores, shape_of, walk, without_autocast
+from regard.engines.walk import Workspace, blocked_, finite, powers, scores, shape_of, walk, without_autocast
 from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec
@@ -21,6 +21,8 @@ from regard.statistics.table import Wanted
 
 # Keys per chunk in the search for the largest score.
 CHUNK = 32
+# Diagonals of a band that are added one by one; a wider one costs less as a product with the whole tile.
+NARROW = 64
 
 
 def accumulator(dtype: torch.dtype, device: torch.device) -> torch.dtype:
@@ -52,11 +54,17 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
         target = State(
             **{f.name: t[:, :, part] for f in fields(State) if (t := getattr(result, f.name)) is not None}
         )
-        state = identity(target)
+        state: State | None = None
         for window in windows:
             tile, allowed = scores(block, key[:, :, window.columns].to(block.dtype), spec, window, spaces[0])
             p = spaces[1](*tile.shape)
-            state = merge(state, _lift(tile, p, allowed, value, broken, window, want, state.l.dtype))
+            lifted = _lift(tile, p, allowed, value, broken, window, want, result.l.dtype)
+            if state is None:
+                state = lifted
+            else:
+                state = merge(state, lifted)
+        if state is None:
+            state = identity(target)
         for f in fields(State):
             if (goal := getattr(target, f.name)) is not None:
                 goal.copy_(getattr(state, f.name))
@@ -99,14 +107,10 @@ def _lift(
         m = top_scores[..., 0]
     least = None
     if want.least:
-        least = _least(tile, allowed)
+        least = _least(tile, allowed, p)
     # A row without a key in this tile is shifted by 0: −inf − (−inf) would be NaN.
     x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
-    if allowed is None:
-        torch.exp(x, out=p)
-    else:
-        # 0 · −inf is NaN, and the exponential of −inf is slow.
-        torch.exp(x.masked_fill_(~allowed, 0.0), out=p).mul_(allowed)
+    powers(x, p)
     u = r = o = c = count = None
     if want.count:
         count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
@@ -115,6 +119,9 @@ def _lift(
     l = p.sum(-1)
     # Now, while l has the type of p: NaN is looked for in both. It overwrites x, which nothing needs afterwards.
     if want.entropy:
+        # 0 · −inf is NaN.
+        if allowed is not None:
+            x.clamp_(min=torch.finfo(x.dtype).min)
         u = _entropy_sum(x, p, l).to(many)
     l = l.to(many)
     if want.squares:
@@ -122,15 +129,16 @@ def _lift(
     if value is not None:
         o = _product(p, value, broken, allowed, window, want)
     if want.columns:
-        c = _columns(p, l, window, want, many)
+        # What x was is not needed any more.
+        c = _columns(p, l, allowed, window, want, many, x)
     return State(m, l, u, r, o, c, count, least, top_scores, top_keys)
 
 
-def _least(tile: Tensor, allowed: Tensor | None) -> Tensor:
-    """The smallest score of an allowed key, +inf where there is none."""
+def _least(tile: Tensor, allowed: Tensor | None, space: Tensor) -> Tensor:
+    """The smallest score of an allowed key, +inf where there is none; `space` is memory as large as the tile."""
     if allowed is None:
         return tile.amin(-1)
-    return torch.where(allowed, tile, torch.inf).amin(-1)
+    return blocked_(space.copy_(tile), allowed, torch.inf).amin(-1)
 
 
 def _entropy_sum(x: Tensor, p: Tensor, l: Tensor) -> Tensor:
@@ -202,36 +210,71 @@ def _product(
     return o
 
 
-def _columns(p: Tensor, l: Tensor, window: Window, want: Wanted, many: torch.dtype) -> Tensor:
-    """Σ p · φ for each linear statistic, `(batch, heads, q, columns)`."""
+def _columns(
+    p: Tensor,
+    l: Tensor,
+    allowed: Tensor | None,
+    window: Window,
+    want: Wanted,
+    many: torch.dtype,
+    space: Tensor,
+) -> Tensor:
+    """Σ p · φ for each linear statistic, `(batch, heads, q, columns)`; `space` is memory as large as p."""
     # Moments are taken about the tile's center: about 0, k² of a late tile would leave float32 no digits.
     center = (window.k0 + window.k1) // 2
     x = torch.arange(window.k0 - center, window.k1 - center, device=p.device, dtype=p.dtype)
     names = {column.name for column in want.columns}
-    # All keys on one side of all queries.
-    clear = window.k1 <= window.q0 + 1 or window.k0 >= window.q1 - 1
     first = l
     if names & _MOMENTS:
         first = torch.mv(p.view(-1, p.shape[-1]), x).view_as(l).to(many)
-    sums = []
-    for column in want.columns:
+    sums = l.new_zeros((*l.shape, len(want.columns)))
+    for index, column in enumerate(want.columns):
+        if not column.touches(window):
+            continue
         if column is POSITION:
             term = first + center * l
         elif column is SQUARE:
             second = torch.mv(p.view(-1, p.shape[-1]), x * x).view_as(l).to(many)
             term = second + 2 * center * first + center * center * l
-        elif column is DISTANCE and clear:
+        elif column is DISTANCE and (side := _side(window, allowed)):
             away = torch.arange(window.q0 - center, window.q1 - center, device=p.device, dtype=many)
             # Σ p·|q − k| without its absolute value: it has one sign all over the tile.
-            term = away * l - first
-            if window.k1 > window.q0 + 1:
-                term = -term
-        elif column.touches(window):
-            term = (p * column.phi(window, p.device).to(p.dtype)).sum(-1).to(many)
+            term = side * (away * l - first)
+        elif column.kind == "first":
+            term = p[..., : max(0, column.count - window.k0)].sum(-1)
+        elif column.kind == "band" and column.high - column.low < NARROW:
+            term = _band(p, window, column.low, column.high)
         else:
-            term = torch.zeros_like(l)
-        sums.append(term)
-    return torch.stack(sums, -1)
+            term = torch.mul(p, column.phi(window, p.device).to(p.dtype), out=space).sum(-1)
+        sums[..., index] = term
+    return sums
+
+
+def _side(window: Window, allowed: Tensor | None) -> int:
+    """1 where every key that a tile's queries may attend is at or before its query, −1 at or after; 0 for neither."""
+    if window.k1 <= window.q0 + 1:
+        return 1
+    if window.k0 >= window.q1 - 1:
+        return -1
+    if allowed is None:
+        return 0
+    after = torch.ones(
+        window.q1 - window.q0, window.k1 - window.k0, dtype=torch.bool, device=allowed.device
+    ).triu_(window.q0 - window.k0 + 1)
+    return int(not bool((allowed & after).any()))
+
+
+def _band(p: Tensor, window: Window, low: int, high: int) -> Tensor:
+    """Σ p over low ≤ k − q ≤ high, diagonal by diagonal."""
+    sums = p.new_zeros(p.shape[:-1])
+    for step in range(low, high + 1):
+        # Of the diagonal's first element: its column, less its row.
+        shift = step + window.q0 - window.k0
+        if -p.shape[-2] < shift < p.shape[-1]:
+            diagonal = p.diagonal(shift, -2, -1)
+            top = max(0, -shift)
+            sums[..., top : top + diagonal.shape[-1]] += diagonal
+    return sums
 
 
 _MOMENTS = {column.name for column in (POSITION, SQUARE, DISTANCE)}

@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from regard.engines.cells import Cells
 from regard.engines.column_sums import normalized
-from regard.engines.walk import Workspace, scores, shape_of, walk, without_autocast
+from regard.engines.walk import Workspace, powers, scores, shape_of, walk, without_autocast
 from regard.masks import Tile
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
@@ -82,7 +82,7 @@ def add_window(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, cel
             p = tile.sub_(center[:, :, part, None])
             if allowed is not None:
                 p.masked_fill_(~allowed, -torch.inf)
-            p.exp_().mul_(inverse[:, :, part, None])
+            powers(p, p).mul_(inverse[:, :, part, None])
             # An empty row or a blocked NaN: 0 · ∞ is NaN.
             if allowed is not None:
                 p.masked_fill_(~allowed, 0.0)
