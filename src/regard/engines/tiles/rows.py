@@ -184,7 +184,9 @@ def _largest_by_chunks(tile: Tensor) -> tuple[Tensor, Tensor]:
     # torch.max with indices is not vectorized, amax is: the chunk is found first, then its score is looked for inside.
     chunks = tile.unflatten(-1, (-1, CHUNK))
     best, chunk = chunks.amax(-1).max(-1, keepdim=True)
-    scores = chunks.gather(-2, chunk[..., None].expand(*chunk.shape, CHUNK)).squeeze(-2)
+    many = chunks.shape[-2]
+    first = torch.arange(chunk.numel(), device=tile.device).view(chunk.shape) * many
+    scores = tile.view(-1, CHUNK).index_select(0, (first + chunk).flatten()).view(*chunk.shape[:-1], CHUNK)
     return best, chunk * CHUNK + scores.argmax(-1, keepdim=True)
 
 
