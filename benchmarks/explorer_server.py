@@ -20,6 +20,7 @@ import numpy as np
 
 from benchmarks import common
 from benchmarks.explorer_tiles import HEADS, TOKENS
+from regard import files
 from regard.web.playground import KINDS
 
 # Tiles that are asked for at once.
@@ -57,10 +58,16 @@ def save_model(folder: Path) -> None:
     from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
     torch.manual_seed(0)
-    GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=READ, n_layer=4)).save_pretrained(folder)
+    model = GPT2LMHeadModel(
+        GPT2Config(vocab_size=64, n_positions=READ, n_layer=4, bos_token_id=0, eos_token_id=0)
+    )
     words = Tokenizer(WordLevel({f"w{index}": index for index in range(63)} | {"?": 63}, unk_token="?"))
     words.pre_tokenizer = Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?").save_pretrained(folder)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?")
+    with files.temporary(folder.parent) as unfinished:
+        for part in (model, tokenizer):
+            part.save_pretrained(unfinished / "model")
+        files.publish_folder(unfinished / "model", folder)
 
 
 def memory(process: subprocess.Popen[str], name: str) -> float:

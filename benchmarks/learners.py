@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 
 from benchmarks import common
 from benchmarks.explorer_server import memory, processor, spread
@@ -63,10 +64,18 @@ def postgresql() -> Iterator[str]:
     listening = ["-c", "listen_addresses=", "-k", folder]
     process = subprocess.Popen([programs["postgres"], "-D", folder / "data", *listening], **quiet)
     try:
+        address = f"postgresql://{user}@/postgres?host={folder}"
         end = time.monotonic() + PATIENCE
-        while not (folder / ".s.PGSQL.5432").exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        yield f"postgresql://{user}@/postgres?host={folder}"
+        # Its socket is there before it takes connections.
+        while True:
+            try:
+                psycopg.connect(address).close()
+                break
+            except psycopg.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.1)
+        yield address
     finally:
         process.send_signal(signal.SIGQUIT)
         process.wait()
@@ -85,7 +94,14 @@ def served(database: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     )
     assert process.stdout is not None
     try:
-        address = next(line.split()[-1] for line in process.stdout if "http://" in line)
+        said = []
+        for line in process.stdout:
+            said.append(line)
+            if "http://" in line:
+                break
+        else:
+            raise RuntimeError(f"the server must say its address, and it said: {''.join(said)}")
+        address = said[-1].split()[-1]
         # Nothing more is read of what it says, and it must not wait for that.
         threading.Thread(target=process.stdout.read, daemon=True).start()
         # Answered once the server is up, with its database open.

@@ -109,8 +109,8 @@ class Worker:
                 # At once, as its imports alone take seconds of both.
                 if hasattr(os, "setpriority"):
                     with contextlib.suppress(OSError):
-                        own = os.getpriority(os.PRIO_PROCESS, 0)
-                        os.setpriority(os.PRIO_PROCESS, self._process.pid, own + NICE)
+                        ours = os.getpriority(os.PRIO_PROCESS, 0)
+                        os.setpriority(os.PRIO_PROCESS, self._process.pid, ours + NICE)
             return self._process
 
 

@@ -67,4 +67,5 @@ class Trail:
 
     def keep(self, holds: Callable[[Followed], bool]) -> None:
         """Let go of every tensor that is followed as something else."""
-        self._entries = {key: pair for key, pair in self._entries.items() if holds(pair[1])}
+        # A copy of the items: a tensor that is freed meanwhile takes its entry with it.
+        self._entries = {key: pair for key, pair in list(self._entries.items()) if holds(pair[1])}
