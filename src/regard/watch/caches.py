@@ -67,6 +67,12 @@ def filled(stack: Sequence[CallSite], queries: int) -> Filled | None:
     return None
 
 
+def given(stack: Sequence[CallSite]) -> bool:
+    """Whether a module that runs was given a cache, be it empty: else no later pass can go on from this one."""
+    caches = (site.given().get(name) for site in stack for name in NAMES)
+    return any(cache is not None and not isinstance(cache, bool | int | str) for cache in caches)
+
+
 def before(stack: Sequence[CallSite]) -> int:
     """How many tokens the cache that a model was given has seen before this pass; 0 where it has none."""
     if not stack:

@@ -41,6 +41,7 @@ class ResolvedCall:
         placed: whether the place of the queries among the keys is known.
         padded: what was said to be padding; None where nothing was.
         weights: as they are, where they are no softmax of known scores.
+        cached: whether a later pass may go on from this call.
         layer: name of the module.
         changes: what interventions do to some of the heads.
     """
@@ -58,6 +59,7 @@ class ResolvedCall:
     padded: PaddedQueries | None
     weights: Tensor | None
     captured: CapturedCall
+    cached: bool = True
     layer: str = ""
     changes: tuple[Group, ...] = ()
 

@@ -19,7 +19,7 @@ from regard.shapes import Sizes, sizes_of
 from regard.spec import SpecArguments
 from regard.spec.bias import Bias, Dense
 from regard.watch.alignment import allows_any, causal_offset, on_device, open_ended, without
-from regard.watch.caches import Filled, filled
+from regard.watch.caches import Filled, filled, given
 from regard.watch.captured import CapturedCall, unreadable
 from regard.watch.mask_tensors import Masks
 from regard.watch.modules import CallSite
@@ -158,6 +158,7 @@ class Resolver:
             spec=SpecArguments({**model_spec, "mask": seen}),
             weights=weights,
             captured=captured,
+            cached=given(stack),
         )
 
     def _left(

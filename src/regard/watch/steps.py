@@ -67,8 +67,9 @@ class Steps:
             step = unplaced(step, self.last)
         self.recent.append(step)
         self.newest = self.version = self.source = None
-        # A single row is taken back whole; only of several a part may be observed again.
-        if resolved.sizes.queries > 1:
+        # A single row is taken back whole; only of several a part may be observed again. Without a cache none is taken
+        # back, and what a call was computed from is not held: of all layers that is as much as their vectors or scores.
+        if resolved.sizes.queries > 1 and resolved.cached:
             self.newest = resolved
         if not resolved.key.is_inference():
             self.version = resolved.key._version
