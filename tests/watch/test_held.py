@@ -29,6 +29,13 @@ class Attention(nn.Module):
         return nn.functional.scaled_dot_product_attention(query, key, key)[:, 0]
 
 
+class Recurrent(nn.Module):
+    """As XLNet, whose mems are of the pass before."""
+
+    def forward(self, x, mems=None):
+        return x, x
+
+
 @pytest.mark.parametrize("by_hand", (False, True))
 @pytest.mark.parametrize("grad", (False, True))
 def test_nothing_that_a_call_was_computed_from_is_held(by_hand, grad):
@@ -52,5 +59,7 @@ def test_a_cache_may_be_given_to_any_module_that_runs(cache):
             CallSite(one.layer, one.module, (x,), more) for one, more in zip(without, arguments, strict=True)
         ]
         assert given(sites)
+    # Its first pass is given none, and returns one.
+    assert given([CallSite("", Recurrent(), (x,))])
     # Some models are told by a name of a cache whether they are to keep one.
     assert not given([CallSite("inner", inner, (x,), {"past_key_values": True})])

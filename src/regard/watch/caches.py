@@ -22,6 +22,8 @@ NAMES = (
     "cache_params",
     "mems",
 )
+# Those that a model returns after a first pass to which none was given.
+RETURNED = frozenset({"mems", "layer_past", "past_kv"})
 # Modules around a call that may have been given the cache of its layer.
 AROUND = 3
 
@@ -68,9 +70,14 @@ def filled(stack: Sequence[CallSite], queries: int) -> Filled | None:
 
 
 def given(stack: Sequence[CallSite]) -> bool:
-    """Whether a module that runs was given a cache, be it empty: else no later pass can go on from this one."""
-    caches = (site.given().get(name) for site in stack for name in NAMES)
-    return any(cache is not None and not isinstance(cache, bool | int | str) for cache in caches)
+    """Whether a later pass may go on from this one: a running module was given a cache, be it empty, or returns one."""
+    for site in stack:
+        caches = (site.given().get(name) for name in NAMES)
+        if any(cache is not None and not isinstance(cache, bool | int | str) for cache in caches):
+            return True
+        if RETURNED & site.parameters:
+            return True
+    return False
 
 
 def before(stack: Sequence[CallSite]) -> int:

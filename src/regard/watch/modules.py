@@ -59,6 +59,14 @@ class CallSite:
         return named
 
     @property
+    def parameters(self) -> frozenset[str]:
+        """Names of the forward's parameters; none where it has no signature."""
+        try:
+            return frozenset(signature_of(type(self.module).forward).parameters)
+        except (TypeError, ValueError):
+            return frozenset()
+
+    @property
     def attends(self) -> bool:
         """Whether the module says of itself that it is attention."""
         return ATTENTION.search(type(self.module).__name__) is not None
