@@ -46,6 +46,7 @@ class Faults:
     dropped: list[str] = field(default_factory=list)
     matched: int = 0
     aside: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)  # what may help to understand the others; no faults
 
     @property
     def any(self) -> bool:
@@ -58,7 +59,7 @@ class Faults:
     def lines(self) -> list[str]:
         return [
             f"{name}: {line}"
-            for name in ("wrong", "missing", "extra", "dropped")
+            for name in ("wrong", "missing", "extra", "dropped", "hints")
             for line in getattr(self, name)[:8]
         ]
 

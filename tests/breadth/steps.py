@@ -51,7 +51,7 @@ def compare_steps(record: Any, groups: list[list[Attention]], padding: list[Tens
             for one in whole
             if call.layer == one.module
         )
-        found.wrong += [f"as one call {layer}: {'; '.join(lines)}" for layer, lines in own if lines]
+        found.hints += [f"as one call {layer}: {'; '.join(lines)}" for layer, lines in own if lines]
     return found
 
 

@@ -6,6 +6,7 @@ import anyio
 import pytest
 import torch
 
+from regard.explorer import lanes
 from regard.explorer.lanes import Lane
 
 
@@ -17,10 +18,11 @@ class Asker:
 
 
 @pytest.fixture
-def processors():
+def processors(monkeypatch):
     """As many threads of torch as machines with eight processors have."""
     before = torch.get_num_threads()
     torch.set_num_threads(8)
+    monkeypatch.setattr(lanes, "PROCESSORS", 8)
     yield 8
     torch.set_num_threads(before)
 

@@ -198,7 +198,10 @@ def finished(
 
 
 def blocked_(tile: Tensor, allowed: Tensor, value: float) -> Tensor:
-    """A tile of scores with `value`, −inf or +inf, over those that are not allowed."""
+    """Write `value`, −inf or +inf, over the scores `(batch, heads, q, k)` that are not allowed, in place.
+
+    `allowed` is boolean and broadcasts to the tile.
+    """
     if tile.device.type == "cpu":
         # masked_fill_ takes ten times as long there as a minimum, through which NaN alone gets.
         limit = torch.where(allowed, -value, value).to(tile.dtype)
@@ -213,7 +216,8 @@ def blocked_(tile: Tensor, allowed: Tensor, value: float) -> Tensor:
 def powers(x: Tensor, out: Tensor) -> Tensor:
     """e^x into `out`, which may be x itself; 0 for −inf.
 
-    By powers of 2: on the CPU torch's exp takes three times as long, and seventy times where the result is denormal.
+    By powers of 2: on the CPU torch.exp takes three times as long as torch.exp2, and seventy times where the result is
+    denormal.
     The product with log₂ e is rounded as x itself was, by less than |x| · 1e-7 of the result in float32.
     """
     return torch.mul(x, LOG2E, out=out).exp2_()

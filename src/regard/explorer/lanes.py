@@ -16,6 +16,8 @@ from regard.web.tiles import CanceledError
 
 # Seconds between two looks at whether an asker is still there.
 EVERY = 0.1
+# Threads that torch has, asked when the server begins: later a lane may have set the number of new threads lower.
+PROCESSORS = torch.get_num_threads()
 T = TypeVar("T")
 
 
@@ -37,7 +39,7 @@ class Lane:
     def __init__(self, at_once: int, waiting: int | None = None) -> None:
         self._limiter, self._waiting = anyio.CapacityLimiter(at_once), waiting
         self._threads = anyio.CapacityLimiter(at_once)
-        self._at_once, self._processors = at_once, torch.get_num_threads()
+        self._at_once = at_once
         self.behind: Lane | None = None
 
     async def __call__(self, request: Request, compute: Callable[[Event], T]) -> T:
@@ -69,7 +71,7 @@ class Lane:
         # With all processors for each, computations that run at once get in each other's way.
         seen = self._limiter.statistics()
         together = min(self._at_once, seen.borrowed_tokens + seen.tasks_waiting)
-        return max(1, self._processors // together)
+        return max(1, PROCESSORS // together)
 
     def _run(self, compute: Callable[[Event], T], cancel: Event, threads: int) -> T:
         torch.set_num_threads(threads)
@@ -77,7 +79,7 @@ class Lane:
             return compute(cancel)
         finally:
             # What is set in one thread is what torch gives to every new one.
-            torch.set_num_threads(self._processors)
+            torch.set_num_threads(PROCESSORS)
 
 
 async def _watch(request: Request, cancel: Event) -> None:

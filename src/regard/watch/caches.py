@@ -22,8 +22,8 @@ NAMES = (
     "cache_params",
     "mems",
 )
-# Those that a model returns after a first pass to which none was given.
-RETURNED = frozenset({"mems", "layer_past", "past_kv"})
+# Those that a model may return after a first pass to which none was given; caches of transformers are made before it.
+RETURNED = frozenset(NAMES) - {"past_key_values", "past_key_value", "cache_params"}
 # Modules around a call that may have been given the cache of its layer.
 AROUND = 3
 
