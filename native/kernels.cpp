@@ -1,7 +1,7 @@
 // One build of the folds. CMake compiles this file once for each instruction set, with REGARD_ISA naming it.
 #include "kernels.h"
 
-#include "columns.h"
+#include "columns_plan.h"
 #include "plan.h"
 #include "vjp.h"
 
