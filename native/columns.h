@@ -18,30 +18,42 @@ struct Held {
 // be null: all pairs are allowed. A NaN reaches the sum alone. With KEEP the weights are written to `kept` too, row by row, 0
 // where a row or a lane past the first `lanes` has none.
 template <bool KEEP>
-static inline void weigh(const float* scores, const Held& held, int64_t skip, const uint64_t* bits, const Runs& runs,
-                         int64_t begin, int64_t end, float* total, float* peak, float* kept, int64_t lanes) {
+REGARD_INLINE void weigh(const float* scores, const Held& held, int64_t skip, const uint64_t* bits, const Runs& runs,
+                         int64_t begin, int64_t end, vf* sum, vf* top, float* kept, int64_t lanes) {
   const float *m = held.m + skip, *rest = held.rest + skip;
   vf log2_scale = splat(held.log2_scale);
-  for (int c = 0; c < PANEL_VECTORS; c++) {
-    vf sum = {}, top = {};
-    int64_t first = begin > runs.from[c] ? begin : runs.from[c], last = end < runs.to[c] ? end : runs.to[c];
-    int64_t left = lanes - c * LANES;
-    uint64_t used = left >= LANES ? ~0ull : left > 0 ? (1ull << left) - 1 : 0;
-    if constexpr (KEEP) {
-      int64_t low = first < end ? first : end, high = last > low ? last : low;
-      for (int64_t j = begin; j < low; j++) store(kept + j * KEPT_STRIDE + c * LANES, (vf){});
-      for (int64_t j = high; j < end; j++) store(kept + j * KEPT_STRIDE + c * LANES, (vf){});
+  auto weight = [&](int64_t j, int c) __attribute__((always_inline)) {
+    return power2((load(scores + j * PANEL + c * LANES) - splat(m[j])) * log2_scale - splat(rest[j]));
+  };
+  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) sum[c] = top[c] = (vf){};
+  if (!KEEP && !bits && runs.full()) {  // side by side, as each sum waits for the one before it
+    for (int64_t j = begin; j < end; j++)
+      REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+        vf p = weight(j, c);
+        sum[c] += p;
+        top[c] = maximum(top[c], p);
+      }
+  } else {
+    REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+      int64_t first = begin > runs.from[c] ? begin : runs.from[c], last = end < runs.to[c] ? end : runs.to[c];
+      int64_t left = lanes - c * LANES;
+      uint64_t used = left >= LANES ? ~0ull : left > 0 ? (1ull << left) - 1 : 0;
+      if constexpr (KEEP) {
+        int64_t low = first < end ? first : end, high = last > low ? last : low;
+        for (int64_t j = begin; j < low; j++) store(kept + j * KEPT_STRIDE + c * LANES, (vf){});
+        for (int64_t j = high; j < end; j++) store(kept + j * KEPT_STRIDE + c * LANES, (vf){});
+      }
+      for (int64_t j = first; j < last; j++) {
+        vf p = weight(j, c);
+        if (bits) p = keep(bits[j] >> (c * LANES), p, (vf){});
+        if constexpr (KEEP) store(kept + j * KEPT_STRIDE + c * LANES, keep(used, p, (vf){}));
+        sum[c] += p;
+        top[c] = maximum(top[c], p);
+      }
     }
-    for (int64_t j = first; j < last; j++) {
-      vf p = power2((load(scores + j * PANEL + c * LANES) - splat(m[j])) * log2_scale - splat(rest[j]));
-      if (bits) p = keep(bits[j] >> (c * LANES), p, (vf){});
-      if constexpr (KEEP) store(kept + j * KEPT_STRIDE + c * LANES, keep(used, p, (vf){}));
-      sum += p;
-      top = maximum(top, p);
-    }
-    store(total + c * LANES, sum);
-    store(peak + c * LANES, select(top > splat(1), splat(1), top));  // no weight is above 1, but log2 l was rounded
   }
+  // No weight is above 1, but log2 l was rounded.
+  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) top[c] = select(top[c] > splat(1), splat(1), top[c]);
 }
 
 // Sums of a tile's kept weights along its diagonals. Diagonal i of the tile is that of lanes x and rows r with
@@ -92,27 +104,29 @@ static inline void add_weighted(const ColumnsTask& task, KeyPanel* panel, const 
 // Folds a tile of finished scores: row by row of cells where there is a map, all at once where there is none.
 static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const float* scores, const Held& held, int64_t skip,
                                 const uint64_t* bits, const Runs& runs, Span queries, float* kept) {
-  Lanes total, peak, sum = {}, top = {};
+  vf total[PANEL_VECTORS] = {}, peak[PANEL_VECTORS] = {};
   for (int64_t r = 0; r < queries.count;) {
     int64_t count = queries.count - r, row = 0;
+    bool whole = false;
     if (task.out->total) {
-      int64_t at = queries.first + r * queries.step - task.out->origin;
+      int64_t at = queries.first + r * queries.step - task.out->origin, cell = (int64_t)1 << task.shift;
       row = at >> task.shift;
-      int64_t inside = ((row + 1) * ((int64_t)1 << task.shift) - at + queries.step - 1) / queries.step;
+      int64_t inside = ((row + 1) * cell - at + queries.step - 1) / queries.step;
+      whole = queries.step == 1 && inside == cell && inside <= count;
       count = inside < count ? inside : count;
     }
-    if (kept) weigh<true>(scores, held, skip, bits, runs, r, r + count, total, peak, kept, panel->keys.count);
-    else weigh<false>(scores, held, skip, bits, runs, r, r + count, total, peak, nullptr, 0);
-    if (task.out->total) add_to_cells(task, panel, row, total, peak);
-    for (int64_t x = 0; x < PANEL; x += LANES) {
-      store(sum + x, load(sum + x) + load(total + x));
-      store(top + x, maximum(load(top + x), load(peak + x)));
+    vf sum[PANEL_VECTORS], top[PANEL_VECTORS];
+    if (kept) weigh<true>(scores, held, skip, bits, runs, r, r + count, sum, top, kept, panel->keys.count);
+    else weigh<false>(scores, held, skip, bits, runs, r, r + count, sum, top, nullptr, 0);
+    if (task.out->total) add_to_cells(task, panel, row, whole, sum, top);
+    REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+      total[c] += sum[c];
+      peak[c] = maximum(peak[c], top[c]);
     }
     r += count;
   }
-  for (int64_t x = 0; x < PANEL; x++) panel->received[x] += sum[x];
-  for (int64_t x = 0; x < PANEL; x += LANES)
-    store(panel->largest + x, maximum(load(panel->largest + x), load(top + x)));
+  for (int64_t x = 0; x < PANEL; x++) panel->received[x] += total[x / LANES][x % LANES];
+  for (int c = 0; c < PANEL_VECTORS; c++) store(panel->largest + c * LANES, maximum(load(panel->largest + c * LANES), peak[c]));
   if (task.by_offset) add_diagonals(task, kept, panel->keys, queries);
   if (task.weighted) add_weighted(task, panel, kept, queries);
 }
@@ -130,11 +144,11 @@ static inline void take_key_panels(const RegardCall& call, int64_t vectors, Spac
 
 static inline void start_key_panel(const ColumnsTask& task, KeyPanel* panel, Span keys, float* rows_space) {
   panel->keys = keys;
-  panel->cell_row = (task.query_begin - task.out->origin) >> task.shift;
+  panel->cell_row = -1;
   pack_keys(task.head, keys, panel->packed, rows_space);
   for (int64_t x = 0; x < PANEL; x++) {
     panel->received[x] = 0;
-    panel->largest[x] = panel->cell_total[x] = panel->cell_peak[x] = 0;
+    panel->largest[x] = 0;
   }
   for (int64_t x = 0; task.weighted && x < task.out->vectors * PANEL; x++) panel->weighted[x] = 0;
 }

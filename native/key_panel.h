@@ -24,21 +24,51 @@ struct KeyPanel {
   double* received;               // [PANEL]
   double* weighted;               // [vectors][PANEL]
   float *cell_total, *cell_peak;  // [PANEL]
-  int64_t cell_row;               // counted from the first one of the map
+  int64_t cell_row;               // counted from the first one of the map; −1: none
 };
 
-// Neighboring lanes joined; the lower half holds the result.
-template <class Join>
-REGARD_INLINE vf join_pairs(vf x, Join join) {
+// The lanes of a vector in order, to make other orders of.
+template <int... I>
+struct Order {};
 #if REGARD_LANES == 16
-  return join(__builtin_shufflevector(x, x, 0, 2, 4, 6, 8, 10, 12, 14, 0, 2, 4, 6, 8, 10, 12, 14),
-              __builtin_shufflevector(x, x, 1, 3, 5, 7, 9, 11, 13, 15, 1, 3, 5, 7, 9, 11, 13, 15));
+using AllLanes = Order<0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15>;
 #elif REGARD_LANES == 8
-  return join(__builtin_shufflevector(x, x, 0, 2, 4, 6, 0, 2, 4, 6),
-              __builtin_shufflevector(x, x, 1, 3, 5, 7, 1, 3, 5, 7));
+using AllLanes = Order<0, 1, 2, 3, 4, 5, 6, 7>;
 #else
-  return join(__builtin_shufflevector(x, x, 0, 2, 0, 2), __builtin_shufflevector(x, x, 1, 3, 1, 3));
+using AllLanes = Order<0, 1, 2, 3>;
 #endif
+
+// Lanes that differ in the bits of AWAY change places.
+template <int AWAY, int... I>
+REGARD_INLINE vf swapped(vf x, Order<I...>) { return __builtin_shufflevector(x, x, (I ^ AWAY)...); }
+
+// Every EACH-th lane, in front.
+template <int EACH, int... I>
+REGARD_INLINE vf thinned(vf x, Order<I...>) { return __builtin_shufflevector(x, x, (I * EACH % LANES)...); }
+
+// Sums and maxima of 2^SHIFT neighboring lanes, in front; of all lanes where they are fewer.
+template <int SHIFT>
+REGARD_INLINE void join_lanes(vf* sum, vf* top) {
+  if constexpr (SHIFT > 0) {
+    *sum += swapped<1>(*sum, AllLanes());
+    *top = maximum(*top, swapped<1>(*top, AllLanes()));
+  }
+  if constexpr (SHIFT > 1) {
+    *sum += swapped<2>(*sum, AllLanes());
+    *top = maximum(*top, swapped<2>(*top, AllLanes()));
+  }
+  if constexpr (SHIFT > 2 && LANES > 4) {
+    *sum += swapped<4>(*sum, AllLanes());
+    *top = maximum(*top, swapped<4>(*top, AllLanes()));
+  }
+  if constexpr (SHIFT > 3 && LANES > 8) {
+    *sum += swapped<8>(*sum, AllLanes());
+    *top = maximum(*top, swapped<8>(*top, AllLanes()));
+  }
+  if constexpr (SHIFT > 0 && 1 << SHIFT < LANES) {
+    *sum = thinned<1 << SHIFT>(*sum, AllLanes());
+    *top = thinned<1 << SHIFT>(*top, AllLanes());
+  }
 }
 
 // Adds to one number of a sum and one of a maximum; the maximum is NaN where the sum is.
@@ -48,69 +78,91 @@ REGARD_INLINE void add_cell(float total, float peak, float* to_total, float* to_
   *to_peak = (peak > *to_peak ? peak : *to_peak) + (sum - sum);  // no branch: which is larger cannot be foretold
 }
 
-// The same for neighboring cells. Not whole vectors: a cell past the last belongs to another task.
-static inline void add_cells(const float* total, const float* peak, int64_t count, float* to_total, float* to_peak) {
-  typedef float four __attribute__((vector_size(16), aligned(4)));
-  int64_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    four sum = *(four*)(to_total + i) + *(const four*)(total + i);
-    four old = *(four*)(to_peak + i), top = *(const four*)(peak + i);
-    *(four*)(to_total + i) = sum;
-    *(four*)(to_peak + i) = (top > old ? top : old) + (sum - sum);
+// The same for four neighboring cells.
+typedef float four __attribute__((vector_size(16), aligned(4)));
+REGARD_INLINE void add_cells(four total, four peak, float* to_total, float* to_peak) {
+  four sum = *(four*)to_total + total, old = *(four*)to_peak;
+  *(four*)to_total = sum;
+  *(four*)to_peak = (peak > old ? peak : old) + (sum - sum);
+}
+
+// Adds a vector of one row of cells, whose first `left` lanes are keys, to the cells from the first key's on. Not by whole
+// vectors: a cell past the last belongs to another task.
+template <int SHIFT>
+REGARD_INLINE void add_lanes(vf sum, vf top, int64_t left, float* to_total, float* to_peak) {
+  constexpr int64_t EACH = LANES >> SHIFT > 1 ? LANES >> SHIFT : 1;
+  int64_t cells = EACH;
+  if (left < LANES) {
+    cells = ((left - 1) >> SHIFT) + 1;
+    sum = keep((1ull << left) - 1, sum, (vf){});
+    top = keep((1ull << left) - 1, top, (vf){});
   }
-  for (; i < count; i++) add_cell(total[i], peak[i], to_total + i, to_peak + i);
+  join_lanes<SHIFT>(&sum, &top);
+  if constexpr (EACH == 4)  // not by way of memory, which is much slower
+    if (cells == 4) {
+      add_cells(__builtin_shufflevector(sum, sum, 0, 1, 2, 3), __builtin_shufflevector(top, top, 0, 1, 2, 3), to_total, to_peak);
+      return;
+    }
+  for (int64_t i = 0; i < cells; i++) add_cell(sum[i], top[i], to_total + i, to_peak + i);
+}
+
+// Adds to the cells of one row what a panel's lanes got from its queries: sums and largest weights. All keys of a vector lie
+// in one cell of 2^SHIFT tokens where SHIFT is the largest.
+template <int SHIFT>
+static inline void add_row(const ColumnsTask& task, const Span& keys, float* total, float* peak, const vf* sum, const vf* top) {
+  REGARD_UNROLL for (int64_t c = 0; c < PANEL_VECTORS; c++) {
+    int64_t left = keys.count - c * LANES, cell = (keys.first - task.out->first_key + c * LANES) >> task.shift;
+    if (left > 0) add_lanes<SHIFT>(sum[c], top[c], left, total + cell, peak + cell);
+  }
+}
+
+static inline void add_row(const ColumnsTask& task, const Span& keys, int64_t row, const vf* sum, const vf* top) {
+  const RegardColumns& out = *task.out;
+  int64_t head = task.head.batch * task.call->heads + task.head.head, at = (head * out.grid_q + row) * out.grid_k;
+  float *total = out.total + at, *peak = out.peak + at;
+  if (task.step > 1) {
+    for (int64_t x = 0; x < keys.count; x++) {
+      int64_t cell = (keys.first + x * keys.step - out.first_key) >> task.shift;
+      add_cell(sum[x / LANES][x % LANES], top[x / LANES][x % LANES], total + cell, peak + cell);
+    }
+    return;
+  }
+  switch (task.shift) {
+    case 0: return add_row<0>(task, keys, total, peak, sum, top);
+    case 1: return add_row<1>(task, keys, total, peak, sum, top);
+    case 2: return add_row<2>(task, keys, total, peak, sum, top);
+    case 3: return add_row<3>(task, keys, total, peak, sum, top);
+    default: return add_row<4>(task, keys, total, peak, sum, top);
+  }
 }
 
 // Empties the panel's row of cells into the map.
 static inline void flush_cells(const ColumnsTask& task, KeyPanel* panel) {
-  const RegardColumns& out = *task.out;
-  int64_t row = panel->cell_row, first_key = out.first_key;
-  int64_t head = task.head.batch * task.call->heads + task.head.head;
-  float* total = out.total + (head * out.grid_q + row) * out.grid_k;
-  float* peak = out.peak + (head * out.grid_q + row) * out.grid_k;
-  const Span& keys = panel->keys;
-  if (task.step > 1) {
-    for (int64_t x = 0; x < keys.count; x++) {
-      int64_t cell = (keys.first + x * keys.step - first_key) >> task.shift;
-      add_cell(panel->cell_total[x], panel->cell_peak[x], total + cell, peak + cell);
-    }
-  } else {
-    int64_t each = (int64_t)LANES >> task.shift;  // cells in a vector; 0: part of one
-    int64_t first = (keys.first - first_key) >> task.shift;
-    float sums[PANEL + LANES], tops[PANEL + LANES];
-    for (int64_t c = 0; c * LANES < keys.count; c++) {
-      int64_t left = keys.count - c * LANES;
-      uint64_t used = left < LANES ? (1ull << left) - 1 : ~0ull;
-      vf sum = keep(used, load(panel->cell_total + c * LANES), (vf){});
-      vf top = keep(used, load(panel->cell_peak + c * LANES), (vf){});
-      for (int64_t joined = LANES; joined > 1 && joined > each; joined /= 2) {
-        sum = join_pairs(sum, [](vf a, vf b) { return a + b; });
-        top = join_pairs(top, [](vf a, vf b) { return maximum(a, b); });
-      }
-      store_unaligned(sums + c * each, sum);
-      store_unaligned(tops + c * each, top);
-      int64_t cell = (keys.first + c * LANES - first_key) >> task.shift;
-      if (!each) add_cell(sums[0], tops[0], total + cell, peak + cell);
-    }
-    int64_t cells = ((keys.first + keys.count - 1 - first_key) >> task.shift) - first + 1;
-    if (each) add_cells(sums, tops, cells, total + first, peak + first);
+  if (panel->cell_row < 0) return;
+  vf sum[PANEL_VECTORS], top[PANEL_VECTORS];
+  for (int c = 0; c < PANEL_VECTORS; c++) {
+    sum[c] = load(panel->cell_total + c * LANES);
+    top[c] = load(panel->cell_peak + c * LANES);
   }
-  for (int64_t x = 0; x < PANEL; x += LANES) {
-    store(panel->cell_total + x, (vf){});
-    store(panel->cell_peak + x, (vf){});
-  }
+  add_row(task, panel->keys, panel->cell_row, sum, top);
+  panel->cell_row = -1;
 }
 
-// Adds what the queries of one row of cells gave to the panel's lanes.
-static inline void add_to_cells(const ColumnsTask& task, KeyPanel* panel, int64_t row, const float* total,
-                                const float* peak) {
+// Adds what queries of one row of cells gave to the panel's lanes; `whole` where they are all of them.
+REGARD_INLINE void add_to_cells(const ColumnsTask& task, KeyPanel* panel, int64_t row, bool whole, const vf* sum, const vf* top) {
   if (row != panel->cell_row) {
     flush_cells(task, panel);
+    if (whole) return add_row(task, panel->keys, row, sum, top);
     panel->cell_row = row;
+    for (int c = 0; c < PANEL_VECTORS; c++) {
+      store(panel->cell_total + c * LANES, sum[c]);
+      store(panel->cell_peak + c * LANES, top[c]);
+    }
+    return;
   }
-  for (int64_t x = 0; x < PANEL; x += LANES) {
-    store(panel->cell_total + x, load(panel->cell_total + x) + load(total + x));
-    store(panel->cell_peak + x, maximum(load(panel->cell_peak + x), load(peak + x)));
+  for (int c = 0; c < PANEL_VECTORS; c++) {
+    store(panel->cell_total + c * LANES, load(panel->cell_total + c * LANES) + sum[c]);
+    store(panel->cell_peak + c * LANES, maximum(load(panel->cell_peak + c * LANES), top[c]));
   }
 }
 
