@@ -62,7 +62,7 @@ def test_scores_of_a_tile_are_a_piece_of_the_whole(case: Case, shape):
             torch.testing.assert_close(fresh, want)
             if allowed is not None:
                 assert torch.equal(allowed.expand_as(want), want > -torch.inf)
-            space = Workspace(query, want.numel() + 3, torch.float64)
+            space = Workspace(torch.empty(want.numel() + 3, dtype=torch.float64))
             space(want.numel() + 3).fill_(torch.nan)  # what was there before is lost
             torch.testing.assert_close(scores(query, key, spec, window, space)[0], want)
 

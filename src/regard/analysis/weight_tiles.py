@@ -165,7 +165,7 @@ class _Stack:
         )
         lanes = self.batch * self.heads
         self.tall = max(1, min(SIDE, MOST_ELEMENTS // (SIDE * lanes)))
-        self.memory = Workspace(query, lanes * self.tall * SIDE, self.dtype)
+        self.memory = Workspace(query.new_empty(lanes * self.tall * SIDE, dtype=self.dtype))
         # Equal masks are asked once: layers mostly share one, and comparing two may mean reading both.
         self.masks = list(dict.fromkeys(source.spec.mask for source in sources))
         self.bundles: list[tuple[int, list[_Source]]] = []
@@ -305,9 +305,6 @@ def _kind(mask: Mask | None, window: Window) -> Tile:
 
 class _Into(Workspace):
     """The memory of a tile as `plain` asks for it."""
-
-    def __init__(self, memory: Tensor) -> None:
-        self._memory = memory
 
     def __call__(self, *shape: int) -> Tensor:
         """The memory in this shape."""

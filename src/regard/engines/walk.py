@@ -6,7 +6,8 @@ Knows masks, biases and positions; it knows nothing of statistics, and never hol
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -23,6 +24,12 @@ Result = TypeVar("Result")
 # Scores in one tile, all heads together: 8 MiB in float32, near the caches.
 TILE_ELEMENTS = 1 << 21
 LOG2E = math.log2(math.e)
+# Scales that change no digit of what they are multiplied with: those of 4, 16, 64, … dimensions.
+EXACT_SCALES = frozenset(2.0**-exponent for exponent in range(9))
+# Memory of folds that are done, in bytes: the system takes back what is freed and hands it out anew, page by page, for
+# a tenth of a small fold's time.
+_KEPT: list[Tensor] = []
+MOST_KEPT, LARGEST_KEPT = 2, 1 << 24
 # Queries × keys.
 SHAPES = ((512, 512), (256, 512), (256, 256), (128, 128), (64, 64))
 
@@ -121,14 +128,44 @@ def finite(tensor: Tensor) -> bool:
 
 
 class Workspace:
-    """Memory for the tiles of one fold, used again by each: fresh memory would cost as much as the arithmetic."""
+    """Memory for the tiles of one fold, used again by each: fresh memory would cost as much as the arithmetic.
 
-    def __init__(self, like: Tensor, elements: int, dtype: torch.dtype) -> None:
-        self._memory = like.new_empty(elements, dtype=dtype)
+    Args:
+        memory: of one axis.
+    """
+
+    def __init__(self, memory: Tensor) -> None:
+        self._memory = memory
 
     def __call__(self, *shape: int) -> Tensor:
         """A tensor of this shape; what was in it before is lost."""
         return self._memory[: math.prod(shape)].view(shape)
+
+
+@contextmanager
+def workspaces(like: Tensor, elements: int, dtype: torch.dtype, count: int) -> Generator[list[Workspace]]:
+    """So many workspaces of `elements` numbers on a tensor's device, for the block: no result may lie in them."""
+    size = elements * dtype.itemsize
+    keeps = like.device.type == "cpu" and type(like) is Tensor and size <= LARGEST_KEPT
+    memories = [_memory(like, size, keeps) for _ in range(count)]
+    try:
+        yield [Workspace(memory[:size].view(dtype)) for memory in memories]
+    finally:
+        if keeps:
+            _KEPT.extend(memories[: MOST_KEPT - len(_KEPT)])
+
+
+def _memory(like: Tensor, size: int, keeps: bool) -> Tensor:
+    """So many bytes: those of an earlier fold, if they are enough."""
+    if keeps:
+        # Another thread may take them at the same time.
+        with suppress(IndexError):
+            memory = _KEPT.pop()
+            if memory.numel() >= size:
+                return memory
+    # What is made by an inference could not be written to outside of one.
+    with torch.inference_mode(False):
+        return like.new_empty(size, dtype=torch.uint8)
 
 
 def scores(
@@ -157,18 +194,24 @@ def scores(
 def plain(query: Tensor, key: Tensor, spec: Spec, space: Workspace | None = None) -> Tensor:
     """Scores of one tile before bias and mask: scale · q·k, and softcap. Arguments as in `scores`.
 
-    Scaled is the product, not the query: equal products stay equal. Both sides are contiguous, so that every fold of a
-    call finds the same bits.
+    Scaled is the product, not the query: equal products stay equal. By a power of two both give the same bits, and the
+    query is smaller. Both sides are contiguous, so that every fold of a call finds the same bits.
     """
     batch, heads, rows, dim = query.shape
     kv_heads, columns = key.shape[1:3]
     folded = query.reshape(batch * kv_heads, heads // kv_heads * rows, dim).contiguous()
     transposed = key.reshape(batch * kv_heads, columns, dim).contiguous().transpose(1, 2)
-    if space is None:
-        tile = torch.bmm(folded, transposed).view(batch, heads, rows, columns) * spec.scale
-    else:
+    early = spec.scale in EXACT_SCALES
+    if early:
+        folded = folded * spec.scale
+    out = None
+    if space is not None:
         out = space(batch * kv_heads, folded.shape[1], columns)
-        tile = torch.bmm(folded, transposed, out=out).view(batch, heads, rows, columns).mul_(spec.scale)
+    tile = torch.bmm(folded, transposed, out=out).view(batch, heads, rows, columns)
+    if not early and space is None:
+        tile = tile * spec.scale
+    elif not early:
+        tile.mul_(spec.scale)
     if spec.softcap is not None:
         tile = spec.softcap * torch.tanh(tile / spec.softcap)
     return tile
@@ -194,23 +237,25 @@ def finished(
         return tile, allowed
     if not in_place:
         return tile.masked_fill(~allowed, -torch.inf), allowed
-    return blocked_(tile, allowed, -torch.inf), allowed
+    return blocked(tile, allowed, -torch.inf, tile), allowed
 
 
-def blocked_(tile: Tensor, allowed: Tensor, value: float) -> Tensor:
-    """Write `value`, −inf or +inf, over the scores `(batch, heads, q, k)` that are not allowed, in place.
+def blocked(tile: Tensor, allowed: Tensor, value: float, out: Tensor) -> Tensor:
+    """The scores `(batch, heads, q, k)` with `value`, −inf or +inf, where they are not allowed.
 
-    `allowed` is boolean and broadcasts to the tile.
+    `allowed` is boolean and broadcasts to the tile; `out` is memory for the result, perhaps the tile itself.
     """
     if tile.device.type == "cpu":
         # masked_fill_ takes ten times as long there as a minimum, through which NaN alone gets.
         limit = torch.where(allowed, -value, value).to(tile.dtype)
         bound = torch.minimum if value < 0 else torch.maximum
-        bound(tile, limit, out=tile)
+        bound(tile, limit, out=out)
         # The sum of −inf and +inf is NaN too, and then nothing is lost but time.
-        if not bool(tile.sum().isnan()):
-            return tile
-    return tile.masked_fill_(~allowed, value)
+        if not bool(out.sum().isnan()):
+            return out
+    elif out is not tile:
+        out.copy_(tile)
+    return out.masked_fill_(~allowed, value)
 
 
 def powers(x: Tensor, out: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.engines.column_sums import Sums, blank_map, normalized, only_wanted
-from regard.engines.walk import Workspace, powers, scores, shape_of, walk, without_autocast
+from regard.engines.walk import powers, scores, shape_of, walk, without_autocast, workspaces
 from regard.masks.window import Window
 from regard.shapes import sizes_of, statistics_dtype
 from regard.spec import Spec
@@ -65,20 +65,20 @@ def _weights(
     sizes, exact = sizes_of(query, key), statistics_dtype(query.dtype)
     center, inverse = normalized(m, l, exact)
     shape = shape_of(sizes, spec.mask, spec.offset)
-    space = Workspace(query, sizes.batch * sizes.heads * math.prod(shape), exact)
-    for (q0, q1), windows in walk(spec, sizes, shape):
-        part = slice(q0 - spec.offset, q1 - spec.offset)
-        block = query[:, :, part].to(exact)
-        for window in windows:
-            keys = key[:, :, window.columns].to(exact)
-            tile, allowed = scores(block, keys, spec, window, space, fill=False)
-            p = tile.sub_(center[:, :, part, None])
-            if allowed is None:
-                powers(p, p).mul_(inverse[:, :, part, None])
-            else:
-                # NaN may stand where the mask blocks.
-                powers(p, p).mul_(inverse[:, :, part, None]).masked_fill_(~allowed, 0.0)
-            yield part, window, p
+    with workspaces(query, sizes.batch * sizes.heads * math.prod(shape), exact, 1) as (space,):
+        for (q0, q1), windows in walk(spec, sizes, shape):
+            part = slice(q0 - spec.offset, q1 - spec.offset)
+            block = query[:, :, part].to(exact)
+            for window in windows:
+                keys = key[:, :, window.columns].to(exact)
+                tile, allowed = scores(block, keys, spec, window, space, fill=False)
+                p = tile.sub_(center[:, :, part, None])
+                if allowed is None:
+                    powers(p, p).mul_(inverse[:, :, part, None])
+                else:
+                    # NaN may stand where the mask blocks.
+                    powers(p, p).mul_(inverse[:, :, part, None]).masked_fill_(~allowed, 0.0)
+                yield part, window, p
 
 
 def _pool(p: Tensor, window: Window, cell: int) -> tuple[Tensor, Tensor]:

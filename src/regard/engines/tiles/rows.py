@@ -11,7 +11,16 @@ from torch.nn.functional import pad
 
 from regard.engines.dropping import dropout_factors
 from regard.engines.memory import blank_state
-from regard.engines.walk import Workspace, blocked_, finite, powers, scores, shape_of, walk, without_autocast
+from regard.engines.walk import (
+    blocked,
+    finite,
+    powers,
+    scores,
+    shape_of,
+    walk,
+    without_autocast,
+    workspaces,
+)
 from regard.masks.window import Window
 from regard.shapes import Sizes, sizes_of, statistics_dtype
 from regard.spec import Spec
@@ -45,29 +54,29 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
         value, broken = _cleaned(value)
     shape = shape_of(sizes, spec.mask, spec.offset)
     result = blank(query, sizes, want)
-    spaces = [
-        Workspace(query, sizes.batch * sizes.heads * math.prod(shape), result.m.dtype) for _ in range(2)
-    ]
-    for (q0, q1), windows in walk(spec, sizes, shape):
-        part = slice(q0 - spec.offset, q1 - spec.offset)
-        block = query[:, :, part].to(result.m.dtype)
-        target = State(
-            **{f.name: t[:, :, part] for f in fields(State) if (t := getattr(result, f.name)) is not None}
-        )
-        state: State | None = None
-        for window in windows:
-            tile, allowed = scores(block, key[:, :, window.columns].to(block.dtype), spec, window, spaces[0])
-            p = spaces[1](*tile.shape)
-            lifted = _lift(tile, p, allowed, value, broken, window, want, result.l.dtype)
+    with workspaces(query, sizes.batch * sizes.heads * math.prod(shape), result.m.dtype, 2) as spaces:
+        for (q0, q1), windows in walk(spec, sizes, shape):
+            part = slice(q0 - spec.offset, q1 - spec.offset)
+            block = query[:, :, part].to(result.m.dtype)
+            target = State(
+                **{f.name: t[:, :, part] for f in fields(State) if (t := getattr(result, f.name)) is not None}
+            )
+            state: State | None = None
+            for window in windows:
+                tile, allowed = scores(
+                    block, key[:, :, window.columns].to(block.dtype), spec, window, spaces[0]
+                )
+                p = spaces[1](*tile.shape)
+                lifted = _lift(tile, p, allowed, value, broken, window, want, result.l.dtype)
+                if state is None:
+                    state = lifted
+                else:
+                    state = merge(state, lifted)
             if state is None:
-                state = lifted
-            else:
-                state = merge(state, lifted)
-        if state is None:
-            state = identity(target)
-        for f in fields(State):
-            if (goal := getattr(target, f.name)) is not None:
-                goal.copy_(getattr(state, f.name))
+                state = identity(target)
+            for f in fields(State):
+                if (goal := getattr(target, f.name)) is not None:
+                    goal.copy_(getattr(state, f.name))
     return result
 
 
@@ -111,7 +120,7 @@ def _lift(
     # A row without a key in this tile is shifted by 0: −inf − (−inf) would be NaN.
     x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
     powers(x, p)
-    u = r = o = c = count = None
+    u = r = o = c = count = moments = None
     if want.count:
         count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
         if allowed is not None:
@@ -127,10 +136,10 @@ def _lift(
     if want.squares:
         r = torch.linalg.vector_norm(p, dim=-1).to(many).square()
     if value is not None:
-        o = _product(p, value, broken, allowed, window, want)
+        o, moments = _product(p, value, broken, allowed, window, want)
     if want.columns:
         # What x was is not needed any more.
-        c = _columns(p, l, allowed, window, want, many, x)
+        c = _columns(p, l, allowed, window, want, many, x, moments)
     return State(m, l, u, r, o, c, count, least, top_scores, top_keys)
 
 
@@ -138,7 +147,7 @@ def _least(tile: Tensor, allowed: Tensor | None, space: Tensor) -> Tensor:
     """The smallest score of an allowed key, +inf where there is none; `space` is memory as large as the tile."""
     if allowed is None:
         return tile.amin(-1)
-    return blocked_(space.copy_(tile), allowed, torch.inf).amin(-1)
+    return blocked(tile, allowed, torch.inf, space).amin(-1)
 
 
 def _entropy_sum(x: Tensor, p: Tensor, l: Tensor) -> Tensor:
@@ -187,19 +196,31 @@ def _largest_by_chunks(tile: Tensor) -> tuple[Tensor, Tensor]:
     many = chunks.shape[-2]
     first = torch.arange(chunk.numel(), device=tile.device).view(chunk.shape) * many
     scores = tile.view(-1, CHUNK).index_select(0, (first + chunk).flatten()).view(*chunk.shape[:-1], CHUNK)
-    return best, chunk * CHUNK + scores.argmax(-1, keepdim=True)
+    # argmax is not vectorized either: the first of the largest scores is the one that is followed by the most others.
+    followers = torch.arange(CHUNK - 1, -1, -1, device=tile.device, dtype=tile.dtype)
+    behind = ((scores == best) * followers).amax(-1, keepdim=True)
+    return best, chunk * CHUNK + (CHUNK - 1 - behind).long()
 
 
 def _product(
     p: Tensor, value: Tensor, broken: Tensor | None, allowed: Tensor | None, window: Window, want: Wanted
-) -> Tensor:
-    """Σ p · value over the tile's keys, `(batch, heads, q, value_dim)`."""
+) -> tuple[Tensor, Tensor | None]:
+    """Σ p · value over the tile's keys, `(batch, heads, q, value_dim)`, and the moments `(batch, heads, q, 2)`.
+
+    The moments are columns beside those of the values, as a product with each alone would go over the tile again. None
+    where nobody wants them, or where dropout, of which statistics know nothing, takes weights away.
+    """
+    part, joined = value[:, :, window.columns].to(p.dtype), False
     if want.dropout:
         p = p * dropout_factors(p, window, want)
-    part = value[:, :, window.columns].to(p.dtype)
+    elif _moments_of(want):
+        joined = True
+        part = torch.cat([part, _places(window, p).expand(*part.shape[:-1], 2)], -1)
     batch, kv_heads, group = p.shape[0], part.shape[1], p.shape[1] // part.shape[1]
     lanes = p.reshape(batch * kv_heads, group * p.shape[2], p.shape[3])
-    o = torch.bmm(lanes, part.flatten(0, 1)).view(*p.shape[:-1], part.shape[3])
+    o, moments = torch.bmm(lanes, part.flatten(0, 1)).view(*p.shape[:-1], part.shape[3]), None
+    if joined:
+        o, moments = o.split([value.shape[3], 2], -1)
     if broken is not None:
         bad = broken[:, :, window.columns].to(p.dtype)
         # Key by key: they are few, and NaN and inf may reach only the rows that may attend their key.
@@ -209,7 +230,24 @@ def _product(
             if allowed is not None:
                 term = torch.where(allowed.expand_as(p)[..., j : j + 1], term, 0.0)
             o = o + term
-    return o
+    return o, moments
+
+
+def _moments_of(want: Wanted) -> bool:
+    """Whether a column is read from the first two moments of the keys' places."""
+    return any(column in (POSITION, SQUARE, DISTANCE) for column in want.columns)
+
+
+def _center(window: Window) -> int:
+    """About which moments are taken: about 0, k² of a late tile would leave float32 no digits."""
+    return (window.k0 + window.k1) // 2
+
+
+def _places(window: Window, like: Tensor) -> Tensor:
+    """The tile's keys from its center and the squares of these, `(k, 2)`."""
+    start, stop = window.k0 - _center(window), window.k1 - _center(window)
+    x = torch.arange(start, stop, device=like.device, dtype=like.dtype)
+    return torch.stack([x, x * x], -1)
 
 
 def _columns(
@@ -220,15 +258,15 @@ def _columns(
     want: Wanted,
     many: torch.dtype,
     space: Tensor,
+    moments: Tensor | None,
 ) -> Tensor:
     """Σ p · φ for each linear statistic, `(batch, heads, q, columns)`; `space` is memory as large as p."""
-    # Moments are taken about the tile's center: about 0, k² of a late tile would leave float32 no digits.
-    center = (window.k0 + window.k1) // 2
-    x = torch.arange(window.k0 - center, window.k1 - center, device=p.device, dtype=p.dtype)
-    names = {column.name for column in want.columns}
-    first = l
-    if names & _MOMENTS:
-        first = torch.mv(p.view(-1, p.shape[-1]), x).view_as(l).to(many)
+    center, first, second = _center(window), l, l
+    if _moments_of(want):
+        if moments is None:
+            places, flat = _places(window, p).unbind(-1), p.view(-1, p.shape[-1])
+            moments = torch.stack([torch.mv(flat, x).view_as(l) for x in places], -1)
+        first, second = moments.to(many).unbind(-1)
     sums = l.new_zeros((*l.shape, len(want.columns)))
     for index, column in enumerate(want.columns):
         if not column.touches(window):
@@ -236,7 +274,6 @@ def _columns(
         if column is POSITION:
             term = first + center * l
         elif column is SQUARE:
-            second = torch.mv(p.view(-1, p.shape[-1]), x * x).view_as(l).to(many)
             term = second + 2 * center * first + center * center * l
         elif column is DISTANCE and (side := _side(window, allowed)):
             away = torch.arange(window.q0 - center, window.q1 - center, device=p.device, dtype=many)
@@ -277,6 +314,3 @@ def _band(p: Tensor, window: Window, low: int, high: int) -> Tensor:
             top = max(0, -shift)
             sums[..., top : top + diagonal.shape[-1]] += diagonal
     return sums
-
-
-_MOMENTS = {column.name for column in (POSITION, SQUARE, DISTANCE)}

@@ -62,7 +62,7 @@ def add_window(query: Tensor, key: Tensor, spec: Spec, m: Tensor, l: Tensor, cel
     exact = statistics_dtype(query.dtype)
     center, inverse = normalized(m, l, exact)
     keys, first, end = cells.keys(key.shape[2]), spec.offset, spec.offset + query.shape[2]
-    space = Workspace(query, query.shape[0] * query.shape[1] * SIDE * SIDE, exact)
+    space = Workspace(query.new_empty(query.shape[0] * query.shape[1] * SIDE * SIDE, dtype=exact))
     # Both sides are cut at multiples of a power of two from the cells' own corner, so no tile ends within a small cell.
     for q0 in range(cells.query + (first - cells.query) // SIDE * SIDE, end, SIDE):
         top, bottom = max(q0, first), min(q0 + SIDE, end)
