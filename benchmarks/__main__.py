@@ -10,7 +10,7 @@ QUESTIONS = (
     "gpt2", "long", "layers", "linear", "initialization", "mechanisms", "approximations", "gradient_flow",
     "scaling_by_d", "watching", "redundancy", "rollout", "monitor", "survey", "roles", "induction", "sparsify",
     "collapse", "remedies", "importance", "pruning", "min_weight", "explorer_tiles", "explorer_server", "scale",
-    "million", "ledger", "corpus", "corpus_ray", "learners", "tiles", "explorer_browser",
+    "million", "million_whole", "ledger", "corpus", "corpus_ray", "learners", "tiles", "explorer_browser",
 )  # fmt: skip
 
 

@@ -98,7 +98,7 @@ def lines() -> Iterator[str]:
 def _cell(ratios: list[float], most: float) -> str:
     """The smallest and the largest ratio, and whether all are within the bar."""
     assert ratios, "a bar has settings"
-    least, largest = f"{min(ratios):.2f}", f"{max(ratios):.2f}"
+    least, largest = f"{min(ratios):.3f}", f"{max(ratios):.3f}"
     span = least
     if least != largest:
         span = f"{least} to {largest}"

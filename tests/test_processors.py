@@ -73,9 +73,9 @@ def test_a_bar_that_is_missed_is_told(monkeypatch, tmp_path):
     assert table[0] == "| question | bar | zen4 |"
     cells = [line.strip("| ").split(" | ")[-1] for line in table[2:]]
     assert cells[:4] == [
-        "0.70 to 0.80 ✓",
-        "0.50 to 0.95 ✗ (1 of 2 above)",
-        "1.20 ✗ (1 of 1 above)",
-        "1.01 to 1.04 ✓",
+        "0.700 to 0.800 ✓",
+        "0.500 to 0.950 ✗ (1 of 2 above)",
+        "1.200 ✗ (1 of 1 above)",
+        "1.010 to 1.040 ✓",
     ]
-    assert cells[4:] == ["not measured"] * 5 + ["2.50 ✓"] + ["not measured"] * 2
+    assert cells[4:] == ["not measured"] * 5 + ["2.500 ✓"] + ["not measured"] * 2

@@ -66,20 +66,30 @@ def numbers(cells):
 
 def test_the_table_of_a_million_tokens_is_that_of_its_file():
     million, seen = figures("million"), rows(SCALE, "mask")
+    whole = figures("million_whole")
     windows = [
-        (kind, row)
+        (kind, 1, row)
         for kind in ("window", "sinks and window")
         for row in million[kind].values()
         if isinstance(row, dict)
     ]
-    windows.append(("causal", million["causal, measured"]))
+    windows += [("causal", 1, million["causal"])]
+    windows += [("causal", 2, row) for row in (whole["short"], whole["long"])]
     assert len(seen) == len(windows)
-    for cells, (kind, row) in zip(seen, windows, strict=True):
+    for cells, (kind, threads, row) in zip(seen, windows, strict=True):
         assert cells[0] == kind
-        expected = [row["tokens"], row["pairs"] / 1e6, row["processor_s"], row["peak_above_inputs_mb"]]
+        expected = [
+            row["tokens"],
+            row["pairs"] / 1e6,
+            threads,
+            row["processor_s"],
+            row["peak_above_inputs_mb"],
+        ]
         assert numbers(cells[1:]) == pytest.approx(expected, rel=0.02)
-    hours = million["causal, extrapolated and not measured"]["processor_hours"]
-    assert f"about {60 * hours:.0f} minutes" in SCALE.read_text()
+    assert whole["long"]["stretches_done_before"] == 0
+    minutes, rates = whole["long"]["wall_s"] / 60, whole["long over short"]
+    assert f"took {minutes:.0f} minutes" in SCALE.read_text()
+    assert f"{rates['million_pairs_per_s']:.2f} times the pairs a second" in SCALE.read_text()
 
 
 def test_the_table_of_a_corpus_is_that_of_its_file():
