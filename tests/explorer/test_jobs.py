@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -87,6 +88,46 @@ def test_canceling_kills_the_process_at_once(jobs, opened, saved):
     assert time.monotonic() - begun < 2 and gone(pid)
     assert jobs.cancel(job.id).state == "canceled"
     assert jobs.wait(jobs.submit(opened.model("fast"), f"copy {saved}").id).state == "done"
+
+
+def test_what_is_canceled_before_the_process_has_it_is_not_run(jobs, opened, saved, worker, monkeypatch):
+    handed, run = [], worker.run
+
+    def canceled_first(request, *arguments):
+        if request["text"] == "slow":
+            jobs.cancel(job.id)
+        handed.append(request["text"])
+        return run(request, *arguments)
+
+    monkeypatch.setattr(worker, "run", canceled_first)
+    with jobs.line._changed:  # the run does not begin before its identity is known here
+        job = jobs.submit(opened.model("fast"), "slow")
+    begun = time.monotonic()
+    after = jobs.wait(jobs.submit(opened.model("fast"), f"copy {saved}").id)
+    # A slow run takes half a minute.
+    assert (after.state, jobs[job.id].state) == ("done", "canceled") and time.monotonic() - begun < 15
+    assert handed == ["slow", f"copy {saved}"]
+
+
+def test_what_begins_while_it_is_canceled_is_stopped(jobs, opened, saved, monkeypatch):
+    change = jobs._change
+
+    def begun_meanwhile(identity, **changes):
+        if changes.get("state") == "canceled":
+            free.set()
+            until(lambda: jobs[identity].message.startswith("pid"))
+        elif changes.get("state") == "running" and identity == job.id:
+            free.wait(20)
+        return change(identity, **changes)
+
+    free = threading.Event()
+    monkeypatch.setattr(jobs, "_change", begun_meanwhile)
+    with jobs.line._changed:
+        job = jobs.submit(opened.model("fast"), "slow")
+    assert jobs.cancel(job.id).state == "canceled"
+    begun = time.monotonic()
+    assert jobs.wait(jobs.submit(opened.model("fast"), f"copy {saved}").id).state == "done"
+    assert time.monotonic() - begun < 15
 
 
 @pytest.mark.parametrize(

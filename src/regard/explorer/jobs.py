@@ -141,11 +141,13 @@ class Jobs:
         Raises:
             NotOpenError: there is no such job.
         """
-        before = self[identity]
-        after = self._change(identity, state="canceled", message="canceled")
-        if before.state == "running" and after.state == "canceled":
+        job = self[identity]
+        if not job.over:
+            job = self._change(identity, state="canceled", message="canceled")
+        # It may have begun since it was looked at: whether it is the one that runs, the line knows.
+        if job.state == "canceled":
             self.line.stop(self, identity)
-        return after
+        return job
 
     def wait(self, identity: str) -> JobState:
         """Look at a job until it is over."""
@@ -254,7 +256,8 @@ class Jobs:
         def report(progress: float | None, message: str) -> None:
             self._change(identity, progress=progress, message=message)
 
-        answer = self.line.worker.run(request, report)
+        # Canceled before there was anything to kill, it must not begin.
+        answer = self.line.worker.run(request, report, lambda: not self[identity].over)
         # Canceled while the answer was on its way.
         if self[identity].over:
             return {}

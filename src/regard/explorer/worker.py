@@ -43,20 +43,29 @@ class Worker:
 
     def start(self) -> None:
         """Start the process, if it does not run: its imports take seconds, which a first request need not wait for."""
-        self._running()
+        with self._lock:
+            self._started()
 
-    def run(self, request: dict[str, Any], report: Report) -> dict[str, Any]:
+    def run(
+        self, request: dict[str, Any], report: Report, is_wanted: Callable[[], bool] = lambda: True
+    ) -> dict[str, Any]:
         """Hand over a request and wait for its answer, one request at a time.
 
         Args:
             request: what JSON can hold.
             report: is called with how far it is, from this thread.
+            is_wanted: is asked once more before the request is handed over. After a "yes", `stop` stops the request.
 
         Raises:
-            WorkerError: it failed, was stopped, or its process died.
+            WorkerError: it failed, was stopped, is not wanted, or its process died.
         """
         with self._busy:
-            return self._answer(self._running(), request, report)
+            # Asked under the lock of `stop`: whoever says no and then stops either is heard here, or kills the process.
+            with self._lock:
+                if not is_wanted():
+                    raise WorkerError("the run is not wanted any more")
+                process = self._started()
+            return self._answer(process, request, report)
 
     def _answer(
         self, process: subprocess.Popen[str], request: dict[str, Any], report: Report
@@ -89,29 +98,29 @@ class Worker:
             with self._busy:
                 _close(process)
 
-    def _running(self) -> subprocess.Popen[str]:
-        with self._lock:
-            if self._process is not None and self._process.poll() is not None:
-                _close(self._process)
-                self._process = None
-            if self._process is None:
-                self._process = subprocess.Popen(
-                    self._command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                    encoding="utf-8",
-                    # Ctrl-C in the terminal is for the server, which then stops it. No session of its own: Linux
-                    # shares the processors out among sessions first, whatever the priority within them.
-                    process_group=0,
-                )
-                # At once, as its imports alone take seconds of both.
-                if hasattr(os, "setpriority"):
-                    with contextlib.suppress(OSError):
-                        ours = os.getpriority(os.PRIO_PROCESS, 0)
-                        os.setpriority(os.PRIO_PROCESS, self._process.pid, ours + NICE)
-            return self._process
+    def _started(self) -> subprocess.Popen[str]:
+        """The process, started where none runs; for whoever holds the lock."""
+        if self._process is not None and self._process.poll() is not None:
+            _close(self._process)
+            self._process = None
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                # Ctrl-C in the terminal is for the server, which then stops it. No session of its own: Linux
+                # shares the processors out among sessions first, whatever the priority within them.
+                process_group=0,
+            )
+            # At once, as its imports alone take seconds of both.
+            if hasattr(os, "setpriority"):
+                with contextlib.suppress(OSError):
+                    ours = os.getpriority(os.PRIO_PROCESS, 0)
+                    os.setpriority(os.PRIO_PROCESS, self._process.pid, ours + NICE)
+        return self._process
 
 
 def _close(process: subprocess.Popen[str]) -> None:
