@@ -140,11 +140,10 @@ def observe(
 def by_offset(w: Tensor) -> Tensor:
     """Sums of the weights `(…, queries, keys)` along their diagonals, from that of query 0 and the last key on."""
     queries, keys = w.shape[-2:]
-    # torch's diagonal 0 is that of query 0 and key 0, and its numbers rise with the key.
-    diagonals = [w.diagonal(j, -2, -1).sum(-1) for j in range(keys - 1, -queries, -1)]
-    if not queries or not keys:
-        return w.new_zeros((*w.shape[:-2], max(0, queries + keys - 1)))
-    return torch.stack(diagonals, -1)
+    places = keys - 1 + torch.arange(queries).unsqueeze(-1) - torch.arange(keys)
+    sums = w.new_zeros((*w.shape[:-2], max(0, queries + keys - 1)))
+    weights = w.flatten(-2)
+    return sums.scatter_add(-1, places.flatten().expand_as(weights), weights)
 
 
 def _least(w: Tensor, allowed: Tensor, there: Tensor) -> Tensor:
@@ -160,7 +159,10 @@ def pooled(w: Tensor, cell: int, offset: int) -> tuple[Tensor, Tensor]:
     # Rows of the first cell that are above the first query.
     before = offset % cell * (queries > 0)
     rows, columns = -(-(before + queries) // cell), -(-keys // cell)
-    filled = pad(w, (0, columns * cell - keys, before, rows * cell - before - queries))
+    # A lone cell reaches no farther than the weights.
+    down, across = min(cell, max(1, before + queries)), min(cell, max(1, keys))
+    filled = pad(w, (0, columns * across - keys, before, rows * down - before - queries))
     # Rows and columns of a cell on axes of their own: torch then sums in pairs, which rounds least.
-    cells = filled.unflatten(-1, (columns, cell)).unflatten(-3, (rows, cell)).transpose(-2, -3)
-    return cells.flatten(-2).sum(-1), cells.flatten(-2).amax(-1)
+    parted = filled.unflatten(-1, (columns, across)).unflatten(-3, (rows, down))
+    cells = parted.transpose(-2, -3).flatten(-2)
+    return cells.sum(-1), cells.amax(-1)

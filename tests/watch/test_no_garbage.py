@@ -63,16 +63,14 @@ WAYS = {
 def collected(run: Callable[[], Any]) -> int:
     """How many tensors only the collector can free after a run."""
     run()  # what only the first run makes, such as a cache, is no garbage
-    gc.collect()
     gc.disable()
-    gc.freeze()  # what is there already is not looked through again
+    gc.freeze()  # what is there already is not counted
     try:
         for _ in range(TIMES):
             run()
         return tensors()
     finally:
         gc.enable()
-        gc.unfreeze()
 
 
 def tensors() -> int:

@@ -6,6 +6,8 @@ no other call finds the engine willing.
 """
 
 import importlib
+import inspect
+from functools import cache
 
 import pytest
 
@@ -15,16 +17,29 @@ from regard.engines import triton as engine
 KERNELS = ("rows", "merging", "columns", "gradients")
 
 if engine.launch.installed():
-    from triton.language import standard
-    from triton.runtime.interpreter import InterpretedFunction
+    from triton.language import core, standard
+    from triton.runtime import interpreter
 
-    assert isinstance(standard.max, InterpretedFunction), (
+    assert isinstance(standard.max, interpreter.InterpretedFunction), (
         "Triton must be imported under TRITON_INTERPRET=1, got an earlier import"
     )
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("TRITON_INTERPRET", "1")
         for kernel in KERNELS:
             importlib.import_module(f"regard.engines.triton.kernels.{kernel}")
+
+    @cache
+    def builtins_of(place) -> tuple[str, ...]:
+        return tuple(name for name, member in inspect.getmembers(place) if core.is_builtin(member))
+
+    def patch_builtins(place, builder, scope) -> None:
+        for name in builtins_of(place):
+            # A function that another has called finds them patched.
+            if core.is_builtin(member := getattr(place, name)):
+                interpreter._patch_attr(place, name, member, builder, scope)
+
+    # The interpreter looks through all of Triton's language at every call of a function, which is a third of its time.
+    pytest.MonkeyPatch().setattr(interpreter, "_patch_builtin", patch_builtins)
 
 
 @pytest.fixture(autouse=True)

@@ -113,8 +113,7 @@ def visit(chromium, server):
         )
         page.on("pageerror", lambda error: complaints.append(str(error)))
         # The token becomes a cookie, and is then no longer in the address.
-        page.goto(server)
-        page.goto(f"{server.partition('?')[0]}{view}")
+        page.goto(f"{server}{view}")
         yield page
         # The browser remarks on pixels that a test reads, OpenSeadragon on a tile that comes late: no visitor minds.
         usual = ("getImageData", "willReadFrequently", "Ignoring tile")

@@ -42,8 +42,7 @@ def test_a_head_is_switched_off_and_the_others_are_compared(chromium, running, s
     page = chromium.new_page(viewport={"width": 1280, "height": 800})
     complaints = []
     page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(address)
-    page.goto(f"{address.partition('?')[0]}#/head?record=r1&call=1&head=0&query=3")
+    page.goto(f"{address}#/head?record=r1&call=1&head=0&query=3")
     line = opened["r1"].next_tokens.at(3)
     table = page.locator("table[data-position='3']")
     expect(table.locator("tbody tr")).to_have_count(6)

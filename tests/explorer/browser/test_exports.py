@@ -13,6 +13,7 @@ import torch
 import uvicorn
 from PIL import Image
 
+from explorer.browser.conftest import decoded
 from helpers import looked
 from helpers.exports import agree, open_menu, plain, tables, taken, titles
 from regard.analysis import diagnose
@@ -98,8 +99,7 @@ def visit(chromium, opened):
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda line: complaints.extend(refused(line)))
         address = opened[0]
-        page.goto(address)
-        page.goto(f"{address.partition('?')[0]}{VIEWS[name]}")
+        page.goto(f"{address}{VIEWS[name]}")
         page.get_by_role("button", name="Export", exact=True).wait_for(timeout=60_000)
         ready = {
             "model": "a.tile canvas",
@@ -138,13 +138,9 @@ def test_a_picture_has_the_color_of_every_weight(visit, record, tmp_path):
     read = """image => new Promise(done => { const loaded = new Image(); loaded.onload = () => {
         const canvas = document.createElementNS('http://www.w3.org/1999/xhtml', 'canvas');
         canvas.width = loaded.width; canvas.height = loaded.height;
-        const context = canvas.getContext('2d'); context.drawImage(loaded, 0, 0);
-        done([loaded.width, loaded.height, Array.from(context.getImageData(0, 0, loaded.width, loaded.height).data)]);
+        canvas.getContext('2d').drawImage(loaded, 0, 0); done(canvas.toDataURL());
     }; loaded.src = image.getAttribute('href'); })"""
-    arrays = []
-    for picture in (pictures[0], pictures[1]):
-        width, height, data = picture.evaluate(read)
-        arrays.append(np.array(data, np.int64).reshape(height, width, 4)[..., :3])
+    arrays = [decoded(picture.evaluate(read)).astype(np.int64) for picture in pictures[:2]]
     weights = record[0].weights(5).numpy()
     step = arrays[0].shape[0] // 37
     cells, ramp = arrays[0][step // 2 :: step, step // 2 :: step][:37, :37], arrays[1][0]
