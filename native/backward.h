@@ -258,9 +258,9 @@ static inline void run_vjp(const VjpTask& task, void* scratch) {
     const VjpPanel& panel = panels[p];
     int64_t at = (task.batch * call.kv_heads + task.kv_head) * call.keys + panel.keys.first;
     if (task.gradient->key)
-      unpack_panel(panel.d_key, panel.keys.count, call.dim, scale, true, task.gradient->key + at * call.dim, task.step * call.dim);
+      unpack_panel(panel.d_key, panel.keys.count, call.dim, scale, one, task.gradient->key + at * call.dim, task.step * call.dim);
     if (task.gradient->value && task.gradient->o)
-      unpack_panel(panel.d_value, panel.keys.count, call.value_dim, one, true, task.gradient->value + at * call.value_dim,
+      unpack_panel(panel.d_value, panel.keys.count, call.value_dim, one, one, task.gradient->value + at * call.value_dim,
                    task.step * call.value_dim);
   }
 }

@@ -330,7 +330,7 @@ static inline void finish_few(const RowsTask& task, const Few& few) {
       pack_panel(few.o + x * row, row, task.count, aligned, 1, lanes.o);
       pack_panel(few.o + x * row + place(aligned, width), row, task.count, width - aligned, 1, lanes.o + aligned * PANEL);
     }
-    finish_panel(head_task, &lanes);
+    finish_panel(head_task, lanes);
   }
 }
 

@@ -30,9 +30,10 @@ struct Panel {
 
 // p = 2^(log2_scale · (score − m)) in place, 0 in the rows that a vector does not need, and its sums. Summing the running sums of p
 // weighs row j by count − j without a product, and summing those again by (count − j)(count − j + 1)/2: the moments cost
-// one addition each.
+// one addition each. Not inlined: among others the compiler would keep sums on the stack.
 template <int WANT>
-static inline void exponentiate(float* scores, int64_t count, const Runs& runs, const float* m, float log2_scale, TileSums* sums) {
+static __attribute__((noinline)) void exponentiate(float* scores, int64_t count, const Runs& runs, const float* m, float log2_scale,
+                                                   TileSums* sums) {
   float half = (float)(count - count / 2);
   for (int c = 0; c < PANEL_VECTORS; c++) {  // one vector at a time: five sums of three would not fit the registers
     vf largest = load(m + c * LANES), l = {}, u = {}, r = {}, once = {}, twice = {};
@@ -249,19 +250,19 @@ static inline void add_columns(const RegardWant& want, int64_t batch, const Pane
   int64_t nearest = panel.queries.first, farthest = nearest + (panel.queries.count - 1) * panel.queries.step;
   int64_t last = keys.first + (keys.count - 1) * keys.step;
   if (want.position >= 0 || want.square >= 0 || want.distance >= 0) {
-    double unwanted[PANEL] = {};
+    alignas(64) double unwanted[PANEL] = {};
     double* position = want.position < 0 ? unwanted : panel.c + want.position * PANEL;
     double* square = want.square < 0 ? unwanted : panel.c + want.square * PANEL;
     double* distance = want.distance < 0 ? unwanted : panel.c + want.distance * PANEL;
     bool clear = last <= nearest || keys.first >= farthest;  // all keys on one side of all queries
-    double sign = !clear ? 0 : last <= nearest ? 1 : -1, query = (double)nearest, stride = (double)panel.queries.step;
-    double center = (double)(keys.first + keys.count / 2 * keys.step), step = (double)keys.step;
-    for (int64_t x = 0; x < PANEL; x++) {
-      double l = sums.l[x], first = step * sums.first[x], second = step * step * sums.second[x];
-      double moment = first + center * l;
-      position[x] += moment;
-      square[x] += second + center * (first + moment);
-      distance[x] += sign * ((query + (double)x * stride) * l - moment);
+    double sign = !clear ? 0 : last <= nearest ? 1 : -1, stride = (double)panel.queries.step, step = (double)keys.step;
+    vd center = splat_double((double)(keys.first + keys.count / 2 * keys.step));
+    for (int x = 0; x < PANEL; x += DOUBLES) {
+      vd l = widen(sums.l + x), first = step * widen(sums.first + x), second = step * step * widen(sums.second + x);
+      vd moment = first + center * l, query = splat_double((double)nearest + x * stride) + stride * double_ramp();
+      store(position + x, load(position + x) + moment);
+      store(square + x, load(square + x) + (second + center * (first + moment)));
+      store(distance + x, load(distance + x) + sign * (query * l - moment));
     }
     if (!clear && want.distance >= 0) add_distance(p, panel.queries, keys, distance);
   }
@@ -282,9 +283,13 @@ static inline void add_columns(const RegardWant& want, int64_t batch, const Pane
 
 // Counts the allowed keys of each lane.
 static inline void add_count(const Panel& panel, const uint64_t* bits, int64_t rows, const Runs& runs, bool blocks) {
+  if (!blocks) {
+    for (int x = 0; x < PANEL; x++) panel.count[x] += rows;
+    return;
+  }
   for (int c = 0; c < PANEL_VECTORS; c++) {
-    vf total = splat(blocks ? 0.0f : (float)rows);
-    for (int64_t j = runs.from[c]; blocks && j < runs.to[c]; j++) total += keep(bits[j] >> (c * LANES), splat(1.0f), (vf){});
+    vf total = {};
+    for (int64_t j = runs.from[c]; j < runs.to[c]; j++) total += keep(bits[j] >> (c * LANES), splat(1.0f), (vf){});
     for (int lane = 0; lane < LANES; lane++) panel.count[c * LANES + lane] += (int64_t)total[lane];
   }
 }
@@ -295,8 +300,7 @@ static inline void fold_tile(const RegardWant& want, int64_t batch, const Panel&
                              const Runs& runs, const uint64_t* bits, float* factor) {
   int flags = (want.entropy ? ENTROPY : 0) | (want.squares ? SQUARES : 0) |
               (want.position >= 0 || want.square >= 0 || want.distance >= 0 ? MOMENTS : 0);
-  Lanes top, where, held;
-  double shift[PANEL];
+  Lanes top, where, held, shift;
   Least small = !want.least ? NO_LEAST : bits ? LEAST_OF_ALLOWED : LEAST_OF_ALL;
   if (want.top == 1) {
     extremes_of<true>(small, scores, runs, bits, top, where, panel.least);
@@ -313,22 +317,19 @@ static inline void fold_tile(const RegardWant& want, int64_t batch, const Panel&
     store(panel.m + c * LANES, m);
     store(held + c * LANES, safe);
     store(factor + c * LANES, power2(change));
-    change = maximum(splat(-1e30f), change);
-    for (int lane = 0; lane < LANES; lane++) shift[c * LANES + lane] = change[lane];
+    store(shift + c * LANES, maximum(splat(-1e30f), change));
     same = same && !bits_of(change != (vf){});
   }
   TileSums sums;
   exponentiate(flags, scores, keys.count, runs, held, panel.log2_scale, &sums);
-  double alpha[PANEL];
-  for (int64_t x = 0; x < PANEL; x++) alpha[x] = factor[x];
-  if (want.entropy)
-    for (int64_t x = 0; x < PANEL; x++) panel.u[x] = alpha[x] * (panel.u[x] + shift[x] * panel.l[x]) + sums.u[x];
-  for (int64_t x = 0; x < PANEL; x++) panel.l[x] = alpha[x] * panel.l[x] + sums.l[x];
-  if (want.squares)
-    for (int64_t x = 0; x < PANEL; x++) panel.r[x] = alpha[x] * alpha[x] * panel.r[x] + sums.r[x];
-  if (!same)
-    for (int64_t i = 0; i < want.columns; i++)
-      for (int64_t x = 0; x < PANEL; x++) panel.c[i * PANEL + x] *= alpha[x];
+  for (int x = 0; x < PANEL; x += DOUBLES) {
+    vd alpha = widen(factor + x), l = load(panel.l + x);
+    if (want.entropy) store(panel.u + x, alpha * (load(panel.u + x) + widen(shift + x) * l) + widen(sums.u + x));
+    store(panel.l + x, alpha * l + widen(sums.l + x));
+    if (want.squares) store(panel.r + x, alpha * alpha * load(panel.r + x) + widen(sums.r + x));
+  }
+  for (int64_t i = 0; !same && i < want.columns; i++)
+    for (int x = 0; x < PANEL; x += DOUBLES) store(panel.c + i * PANEL + x, load(panel.c + i * PANEL + x) * widen(factor + x));
   if (want.columns) add_columns(want, batch, panel, scores, keys, sums);
 }
 

@@ -45,6 +45,7 @@ REGARD_INLINE void product_sums(const float* rows, int64_t stride, const float* 
     total[r][c] = factor ? before * load(factor + c * LANES) : before;
   }
   for (int64_t j = 0; j < count; j++) {
+    __builtin_prefetch(rows + j * stride + 64 / sizeof(float));  // a cache line on: for the columns after these
     vf weight[VECTORS];
     REGARD_UNROLL for (int c = 0; c < VECTORS; c++) weight[c] = load(weights + j * PANEL + c * LANES);
     REGARD_UNROLL for (int r = 0; r < ROWS; r++) {

@@ -94,8 +94,8 @@ static inline void pack_panel(const float* rows, int64_t stride, int64_t count, 
   }
 }
 
-// rows[lane][d] (stride apart) = panel[d][lane] · factor[lane], plus what is there already where `add`.
-static inline void unpack_panel(const float* panel, int64_t count, int64_t width, const float* factor, bool add,
+// rows[lane][d] (stride apart) = panel[d][lane] · factor[lane], plus what is there already · old[lane] unless `old` is null.
+static inline void unpack_panel(const float* panel, int64_t count, int64_t width, const float* factor, const float* old,
                                 float* rows, int64_t stride) {
   for (int c = 0; c < PANEL_VECTORS && c * LANES < count; c++) {
     int64_t have = count - c * LANES;
@@ -110,13 +110,13 @@ static inline void unpack_panel(const float* panel, int64_t count, int64_t width
       transpose(x);
       for (int64_t r = 0; r < have; r++) {
         float* at = to + r * stride + d;
-        store_unaligned(at, add ? load_unaligned(at) + x[r] : x[r]);
+        store_unaligned(at, old ? load_unaligned(at) * splat(old[c * LANES + r]) + x[r] : x[r]);
       }
     }
     for (; d < width; d++)
       for (int64_t r = 0; r < have; r++) {
         float x = from[d * PANEL + r] * factor[c * LANES + r];
-        to[r * stride + d] = add ? to[r * stride + d] + x : x;
+        to[r * stride + d] = old ? to[r * stride + d] * old[c * LANES + r] + x : x;
       }
   }
 }

@@ -1,13 +1,11 @@
 // The first fold: a block of queries, packed as panels, visits its keys tile by tile.
 #pragma once
-#include "fold.h"
+#include "finish.h"
 #include "halves.h"
 
 namespace REGARD_ISA {
 
 constexpr int64_t PANELS = 4;       // panels in a block: a tile of keys is read once for all of them
-constexpr int64_t MOST_COLUMNS = 64;  // linear columns, groups included
-constexpr int64_t MOST_TOP = 1024;    // largest scores
 
 struct RowsTask {
   const RegardCall* call;
@@ -105,33 +103,18 @@ static inline bool finite(const RowsTask& task, const Panel& panel) {
 }
 
 // Writes a panel's rows to memory, in natural units.
-static inline void finish_panel(const RowsTask& task, Panel* panel) {
+static inline void finish_panel(const RowsTask& task, const Panel& panel) {
   const RegardCall& call = *task.call;
-  const RegardWant& want = *task.want;
+  Finished rows = {panel, *task.want, task.head.unit(), task.residue, task.step};
+  int64_t origin = (task.head.batch * call.heads + task.head.head) * call.queries + panel.queries.first - call.offset;
+  Places at = {origin * task.row_stride + task.chunk, task.step * task.row_stride};
   Lanes old_factor, new_factor;
-  double unit = task.head.unit();
-  int64_t origin = (task.head.batch * call.heads + task.head.head) * call.queries + panel->queries.first - call.offset;
-  for (int64_t x = 0; x < PANEL; x++) {
-    old_factor[x] = new_factor[x] = 1;
-    if (x >= panel->queries.count) continue;
-    double m = panel->l[x] != panel->l[x] ? __builtin_nan("") : panel->m[x] * unit;
-    double least = panel->least[x] * unit, l = panel->l[x], u = panel->u[x] * LN2_EXACT, r = panel->r[x], c[MOST_COLUMNS];
-    for (int64_t i = 0; i < want.columns; i++) c[i] = panel->c[i * PANEL + x];
-    double best[MOST_TOP];
-    for (int64_t i = 0; i < want.top; i++) best[i] = (want.top == 1 ? panel->best[x] : panel->top_scores[x * want.top + i]) * unit;
-    int64_t best_key = panel->best[x] == -INF ? NO_KEY : task.residue + task.step * panel->best_row[x];
-    Row from = {&m, &l, want.entropy ? &u : nullptr, want.squares ? &r : nullptr, c, nullptr, &panel->count[x],
-                &least, best,
-                want.top == 1 ? &best_key : panel->top_keys + x * want.top};
-    Row to = row_of(task.state, (origin + x * task.step) * task.row_stride + task.chunk, want.columns, call.value_dim, want.top);
-    if (task.add) merge(to, from, want.columns, want.top, &old_factor[x], &new_factor[x]);
-    else copy(to, from, want.columns, want.top);
-    if (task.add && to.o) for (int64_t d = 0; d < call.value_dim; d++) to.o[d] *= old_factor[x];
-  }
-  if (want.output)
-    unpack_panel(panel->o, panel->queries.count, call.value_dim, new_factor, task.add,
-                 task.state.o + (origin * task.row_stride + task.chunk) * call.value_dim,
-                 task.step * task.row_stride * call.value_dim);
+  for (int64_t x = 0; x < PANEL; x++) old_factor[x] = new_factor[x] = 1;
+  if (task.add) merge_rows(rows, task.state, at, call.value_dim, old_factor, new_factor);
+  else write_rows(rows, task.state, at);
+  if (task.want->output)
+    unpack_panel(panel.o, panel.queries.count, call.value_dim, new_factor, task.add ? old_factor : nullptr,
+                 task.state.o + at.first * call.value_dim, at.step * call.value_dim);
 }
 
 // Scratch of one block.
@@ -273,7 +256,7 @@ static inline void run_rows(RowsTask task, void* scratch) {
     for (int64_t p = 0; p < used && good; p++) good = finite(task, panels[p]);
     if (good || task.careful) break;
   }
-  for (int64_t p = 0; p < used; p++) finish_panel(task, &panels[p]);
+  for (int64_t p = 0; p < used; p++) finish_panel(task, panels[p]);
 }
 
 }  // namespace REGARD_ISA

@@ -25,6 +25,9 @@ typedef float vf __attribute__((vector_size(LANES * 4), aligned(LANES * 4)));
 typedef float vf_unaligned __attribute__((vector_size(LANES * 4), aligned(4)));
 typedef int32_t vi __attribute__((vector_size(LANES * 4), aligned(LANES * 4)));
 typedef uint32_t vu __attribute__((vector_size(LANES * 4), aligned(LANES * 4)));
+constexpr int DOUBLES = LANES / 2;  // in a vector
+typedef double vd __attribute__((vector_size(LANES * 4), aligned(LANES * 4)));
+typedef float vf_half __attribute__((vector_size(LANES * 2), aligned(LANES * 2)));
 
 constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
 constexpr double LN2_EXACT = 0.693147180559945309417;
@@ -36,6 +39,10 @@ REGARD_INLINE vf load(const float* from) { return *(const vf*)from; }
 REGARD_INLINE vf load_unaligned(const float* from) { return *(const vf_unaligned*)from; }
 REGARD_INLINE void store(float* to, vf x) { *(vf*)to = x; }
 REGARD_INLINE void store_unaligned(float* to, vf x) { *(vf_unaligned*)to = x; }
+REGARD_INLINE vd splat_double(double x) { return x - (vd){}; }
+REGARD_INLINE vd load(const double* from) { return *(const vd*)from; }
+REGARD_INLINE void store(double* to, vd x) { *(vd*)to = x; }
+REGARD_INLINE vd widen(const float* from) { return __builtin_convertvector(*(const vf_half*)from, vd); }
 REGARD_INLINE vf select(vi where, vf yes, vf no) { return where ? yes : no; }
 REGARD_INLINE vf absolute(vf x) { return (vf)((vi)x & splat_int(0x7fffffff)); }
 
@@ -60,6 +67,12 @@ REGARD_INLINE vf minimum(vf x, vf y) {
 REGARD_INLINE vf ramp() {
   vf x = {};
   for (int lane = 0; lane < LANES; lane++) x[lane] = (float)lane;
+  return x;
+}
+
+REGARD_INLINE vd double_ramp() {
+  vd x = {};
+  for (int lane = 0; lane < DOUBLES; lane++) x[lane] = (double)lane;
   return x;
 }
 
@@ -99,34 +112,40 @@ REGARD_INLINE uint64_t bits_of(vi where) {
 
 constexpr float LEAST = -126.0f;  // 2^x is 0 below, as a processor that flushes denormals gives it
 
-// 2^x for −127 ≤ x ≤ 126: a minimax polynomial on [−½, ½], right to 9e-8. Its constant term is exactly 1, for a rescaling by
-// 2^0 that is not 1 would let the sums drift with every tile. NaN stays NaN; 0 below LEAST.
+// 2^x for −127 ≤ x ≤ 126, and for any x ≤ 126 where vectors have 16 lanes: a minimax polynomial, right to 1e-7. Its constant
+// term is exactly 1, for a rescaling by 2^0 that is not 1 would let the sums drift with every tile. NaN stays NaN; 0 below LEAST.
 REGARD_INLINE vf power2_within(vf x) {
 #if defined(__AVX512F__)
-  vf integer = (vf)_mm512_roundscale_ps((__m512)x, 8);
+  vf rest = (vf)_mm512_reduce_ps((__m512)x, 9);  // what is above the next lower whole number; 0 of an infinity
+  vf y = splat(1.879318584e-3f) * rest + splat(8.990995242e-3f);
+  y = y * rest + splat(5.581867585e-2f);
+  y = y * rest + splat(2.401592715e-1f);
+  y = y * rest + splat(6.931517388e-1f);
+  y = y * rest + splat(1.0f);
+  // Below LEAST the result is a denormal, which becomes 0 where a fold runs (see FlushDenormals).
+  return (vf)_mm512_scalef_ps((__m512)y, (__m512)x);
 #else
   const vf magic = splat(12582912.0f);  // 1.5 · 2^23: adding it rounds to whole numbers
-  vf shifted = x + magic;
-  vf integer = shifted - magic;
-#endif
-  vf rest = x - integer;
+  vf shifted = x + magic, rest = x - (shifted - magic);
   vf y = splat(1.326472665e-3f) * rest + splat(9.671511296e-3f);
   y = y * rest + splat(5.550733584e-2f);
   y = y * rest + splat(2.402224244e-1f);
   y = y * rest + splat(6.931470036e-1f);
   y = y * rest + splat(1.0f);
-#if defined(__AVX512F__)
-  // Below LEAST the result is a denormal, which becomes 0 where a fold runs (see FlushDenormals).
-  return (vf)_mm512_scalef_ps((__m512)y, (__m512)integer);
-#else
   vu exponent = (vu)shifted << 23;  // unsigned: of a blocked pair x may be anything, and then this wraps
   y = (vf)((vi)((vu)y + exponent) | (x != x));
   return (vf)((vi)y & ~(x < splat(LEAST)));
 #endif
 }
 
-// The same for any x ≤ 126.
-REGARD_INLINE vf power2(vf x) { return power2_within(maximum(splat(LEAST - 1.0f), x)); }
+// The same for any x ≤ 126, on every processor.
+REGARD_INLINE vf power2(vf x) {
+#if defined(__AVX512F__)
+  return power2_within(x);
+#else
+  return power2_within(maximum(splat(LEAST - 1.0f), x));
+#endif
+}
 
 // tanh, with a relative error of a few roundings near 0 too: a polynomial there, (1 − e)/(1 + e) elsewhere.
 REGARD_INLINE vf hyperbolic_tangent(vf x) {

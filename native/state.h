@@ -53,18 +53,6 @@ static inline void clear(const Row& row, int64_t columns, int64_t value_dim, int
   for (int64_t i = 0; row.top_scores && i < top; i++) { row.top_scores[i] = -INF; row.top_keys[i] = NO_KEY; }
 }
 
-// Writes state b over a, all but o.
-static inline void copy(const Row& a, const Row& b, int64_t columns, int64_t top) {
-  *a.m = *b.m;
-  *a.l = *b.l;
-  if (a.u) *a.u = *b.u;
-  if (a.r) *a.r = *b.r;
-  for (int64_t i = 0; a.c && i < columns; i++) a.c[i] = b.c[i];
-  if (a.count) *a.count = *b.count;
-  if (a.least) *a.least = *b.least;
-  for (int64_t i = 0; a.top_scores && i < top; i++) { a.top_scores[i] = b.top_scores[i]; a.top_keys[i] = b.top_keys[i]; }
-}
-
 // Adds state b to a, all but o: the caller adds o with the two factors, the old one of a and the new one of b.
 static inline void merge(const Row& a, const Row& b, int64_t columns, int64_t top, float* old_factor, float* new_factor) {
   double m = *b.m > *a.m || *b.m != *b.m ? *b.m : *a.m;
