@@ -12,9 +12,9 @@ from torch.nn.functional import pad
 from regard.engines.dropping import dropout_factors
 from regard.engines.memory import blank_state
 from regard.engines.walk import (
+    LOG2E,
     blocked,
     finite,
-    powers,
     scores,
     shape_of,
     walk,
@@ -30,6 +30,7 @@ from regard.statistics.table import Wanted
 
 # Keys per chunk in the search for the largest score.
 CHUNK = 32
+LN2 = math.log(2)
 # Diagonals of a band that are added one by one; a wider one costs less as a product with the whole tile.
 NARROW = 64
 
@@ -57,7 +58,7 @@ def fold(query: Tensor, key: Tensor, value: Tensor | None, spec: Spec, want: Wan
     with workspaces(query, sizes.batch * sizes.heads * math.prod(shape), result.m.dtype, 2) as spaces:
         for (q0, q1), windows in walk(spec, sizes, shape):
             part = slice(q0 - spec.offset, q1 - spec.offset)
-            block = query[:, :, part].to(result.m.dtype)
+            block = query[:, :, part].to(result.m.dtype).contiguous()
             target = State(
                 **{f.name: t[:, :, part] for f in fields(State) if (t := getattr(result, f.name)) is not None}
             )
@@ -118,8 +119,9 @@ def _lift(
     if want.least:
         least = _least(tile, allowed, p)
     # A row without a key in this tile is shifted by 0: −inf − (−inf) would be NaN.
-    x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
-    powers(x, p)
+    # In units of log 2, so that it need not be scaled into memory of its own for the powers.
+    x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None]).mul_(LOG2E)
+    torch.exp2(x, out=p)
     u = r = o = c = count = moments = None
     if want.count:
         count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
@@ -131,7 +133,7 @@ def _lift(
         # 0 · −inf is NaN.
         if allowed is not None:
             x.clamp_(min=torch.finfo(x.dtype).min)
-        u = _entropy_sum(x, p, l).to(many)
+        u = _entropy_sum(x, p, l).to(many) * LN2
     l = l.to(many)
     if want.squares:
         r = torch.linalg.vector_norm(p, dim=-1).to(many).square()
