@@ -14,16 +14,23 @@ struct Held {
   float m[TILE], rest[TILE], log2_scale;
 };
 
-// Sum and largest of the weights 2^(log2_scale · (score − m) − log2 l) of each lane, over rows [begin, end) of a tile. `bits` may
+// The weights of a vector of scores of one row: 2^(log2_scale · (score − m) − log2 l).
+REGARD_INLINE vf weights_of(const float* scores, float m, float rest, float log2_scale) {
+  return power2((load(scores) - splat(m)) * splat(log2_scale) - splat(rest));
+}
+
+// No weight is above 1, but log2 l was rounded.
+REGARD_INLINE vf at_most_one(vf top) { return select(top > splat(1), splat(1), top); }
+
+// Sum and largest of the weights of each lane, over rows [begin, end) of a tile. `bits` may
 // be null: all pairs are allowed. A NaN reaches the sum alone. With KEEP the weights are written to `kept` too, row by row, 0
 // where a row or a lane past the first `lanes` has none.
 template <bool KEEP>
 REGARD_INLINE void weigh(const float* scores, const Held& held, int64_t skip, const uint64_t* bits, const Runs& runs,
                          int64_t begin, int64_t end, vf* sum, vf* top, float* kept, int64_t lanes) {
   const float *m = held.m + skip, *rest = held.rest + skip;
-  vf log2_scale = splat(held.log2_scale);
   auto weight = [&](int64_t j, int c) __attribute__((always_inline)) {
-    return power2((load(scores + j * PANEL + c * LANES) - splat(m[j])) * log2_scale - splat(rest[j]));
+    return weights_of(scores + j * PANEL + c * LANES, m[j], rest[j], held.log2_scale);
   };
   REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) sum[c] = top[c] = (vf){};
   if (!KEEP && !bits && runs.full()) {  // side by side, as each sum waits for the one before it
@@ -52,8 +59,7 @@ REGARD_INLINE void weigh(const float* scores, const Held& held, int64_t skip, co
       }
     }
   }
-  // No weight is above 1, but log2 l was rounded.
-  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) top[c] = select(top[c] > splat(1), splat(1), top[c]);
+  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) top[c] = at_most_one(top[c]);
 }
 
 // Sums of a tile's kept weights along its diagonals. Diagonal i of the tile is that of lanes x and rows r with
@@ -101,11 +107,65 @@ static inline void add_weighted(const ColumnsTask& task, KeyPanel* panel, const 
   }
 }
 
+// Folds the queries from the r-th on of a full tile into cells of 2^SHIFT tokens a side, 2^SHIFT rows of cells at once: their
+// lanes are joined together, where row by row most lanes of a vector would be joined for nothing.
+template <int SHIFT>
+static inline void fold_small_cells(const ColumnsTask& task, const Span& keys, const float* scores, const Held& held, int64_t skip,
+                                    int64_t r, int64_t row, vf* total, vf* peak) {
+  constexpr int SIDE = 1 << SHIFT, CELLS = LANES >> SHIFT;
+  using Cells = typename CellsOf<CELLS>::vector;
+  const RegardColumns& out = *task.out;
+  int64_t head = task.head.batch * task.call->heads + task.head.head, at = (head * out.grid_q + row) * out.grid_k;
+  const float *m = held.m + skip + r, *rest = held.rest + skip + r;
+  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+    vf sum[SIDE], top[SIDE];
+    REGARD_UNROLL for (int i = 0; i < SIDE; i++) {
+      sum[i] = top[i] = (vf){};
+      REGARD_UNROLL for (int j = i * SIDE; j < (i + 1) * SIDE; j++) {
+        vf p = weights_of(scores + (r + j) * PANEL + c * LANES, m[j], rest[j], held.log2_scale);
+        sum[i] += p;
+        top[i] = maximum(top[i], p);
+      }
+      top[i] = at_most_one(top[i]);
+      total[c] += sum[i];
+      peak[c] = maximum(peak[c], top[i]);
+    }
+    join_vectors<SHIFT>(sum, top);
+    alignas(64) float sums[LANES], tops[LANES];
+    store(sums, sum[0]);
+    store(tops, top[0]);
+    int64_t cell = at + ((keys.first - out.first_key + c * LANES) >> SHIFT);
+    REGARD_UNROLL for (int i = 0; i < SIDE; i++, cell += out.grid_k)
+      add_cells<CELLS>(*(Cells*)(sums + i * CELLS), *(Cells*)(tops + i * CELLS), out.total + cell, out.peak + cell);
+  }
+}
+
+// Folds queries of a full tile from the r-th on in that way. Returns how many: none where the cells are too large, or where
+// these queries begin or end within one.
+static inline int64_t fold_small_cells(const ColumnsTask& task, const Span& keys, const float* scores, const Held& held, int64_t skip,
+                                       Span queries, int64_t r, vf* total, vf* peak) {
+  int64_t at = queries.first + r - task.out->origin, side = (int64_t)1 << task.shift, row = at >> task.shift;
+  if (at & (side - 1) || queries.count - r < side * side) return 0;
+  switch (task.shift) {
+    case 1: fold_small_cells<1>(task, keys, scores, held, skip, r, row, total, peak); return side * side;
+    case 2: fold_small_cells<2>(task, keys, scores, held, skip, r, row, total, peak); return side * side;
+#if REGARD_LANES >= 8
+    case 3: fold_small_cells<3>(task, keys, scores, held, skip, r, row, total, peak); return side * side;
+#endif
+  }
+  return 0;
+}
+
 // Folds a tile of finished scores: row by row of cells where there is a map, all at once where there is none.
 static inline void fold_columns(const ColumnsTask& task, KeyPanel* panel, const float* scores, const Held& held, int64_t skip,
                                 const uint64_t* bits, const Runs& runs, Span queries, float* kept) {
   vf total[PANEL_VECTORS] = {}, peak[PANEL_VECTORS] = {};
+  bool full = !kept && !bits && runs.full() && panel->keys.count == PANEL, small = full && task.out->total && task.step == 1;
   for (int64_t r = 0; r < queries.count;) {
+    if (int64_t folded = small ? fold_small_cells(task, panel->keys, scores, held, skip, queries, r, total, peak) : 0) {
+      r += folded;
+      continue;
+    }
     int64_t count = queries.count - r, row = 0;
     bool whole = false;
     if (task.out->total) {

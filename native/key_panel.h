@@ -71,6 +71,23 @@ REGARD_INLINE void join_lanes(vf* sum, vf* top) {
   }
 }
 
+// Of two vectors, one after the other: the lanes 0, 2, 4, … and the lanes 1, 3, 5, ….
+template <int... I>
+REGARD_INLINE vf evens(vf a, vf b, Order<I...>) { return __builtin_shufflevector(a, b, (2 * I)...); }
+template <int... I>
+REGARD_INLINE vf odds(vf a, vf b, Order<I...>) { return __builtin_shufflevector(a, b, (2 * I + 1)...); }
+
+// Sums and maxima of 2^SHIFT neighboring lanes of 2^SHIFT vectors, all in the first: those of one vector after those of another.
+template <int SHIFT>
+REGARD_INLINE void join_vectors(vf* sum, vf* top) {
+  REGARD_UNROLL for (int left = (1 << SHIFT) / 2; left > 0; left /= 2)
+    REGARD_UNROLL for (int i = 0; i < left; i++) {
+      vf a = sum[2 * i], b = sum[2 * i + 1], x = top[2 * i], y = top[2 * i + 1];
+      sum[i] = evens(a, b, AllLanes()) + odds(a, b, AllLanes());
+      top[i] = maximum(evens(x, y, AllLanes()), odds(x, y, AllLanes()));
+    }
+}
+
 // Adds to one number of a sum and one of a maximum; the maximum is NaN where the sum is.
 REGARD_INLINE void add_cell(float total, float peak, float* to_total, float* to_peak) {
   float sum = *to_total + total;
@@ -78,12 +95,17 @@ REGARD_INLINE void add_cell(float total, float peak, float* to_total, float* to_
   *to_peak = (peak > *to_peak ? peak : *to_peak) + (sum - sum);  // no branch: which is larger cannot be foretold
 }
 
-// The same for four neighboring cells.
-typedef float four __attribute__((vector_size(16), aligned(4)));
-REGARD_INLINE void add_cells(four total, four peak, float* to_total, float* to_peak) {
-  four sum = *(four*)to_total + total, old = *(four*)to_peak;
-  *(four*)to_total = sum;
-  *(four*)to_peak = (peak > old ? peak : old) + (sum - sum);
+// The same for COUNT neighboring cells.
+template <int COUNT>
+struct CellsOf {
+  typedef float vector __attribute__((vector_size(COUNT * 4), aligned(4)));
+};
+template <int COUNT>
+REGARD_INLINE void add_cells(typename CellsOf<COUNT>::vector total, typename CellsOf<COUNT>::vector peak, float* to_total, float* to_peak) {
+  using Cells = typename CellsOf<COUNT>::vector;
+  Cells sum = *(Cells*)to_total + total, old = *(Cells*)to_peak;
+  *(Cells*)to_total = sum;
+  *(Cells*)to_peak = (peak > old ? peak : old) + (sum - sum);
 }
 
 // Adds a vector of one row of cells, whose first `left` lanes are keys, to the cells from the first key's on. Not by whole
@@ -100,7 +122,7 @@ REGARD_INLINE void add_lanes(vf sum, vf top, int64_t left, float* to_total, floa
   join_lanes<SHIFT>(&sum, &top);
   if constexpr (EACH == 4)  // not by way of memory, which is much slower
     if (cells == 4) {
-      add_cells(__builtin_shufflevector(sum, sum, 0, 1, 2, 3), __builtin_shufflevector(top, top, 0, 1, 2, 3), to_total, to_peak);
+      add_cells<4>(__builtin_shufflevector(sum, sum, 0, 1, 2, 3), __builtin_shufflevector(top, top, 0, 1, 2, 3), to_total, to_peak);
       return;
     }
   for (int64_t i = 0; i < cells; i++) add_cell(sum[i], top[i], to_total + i, to_peak + i);

@@ -23,7 +23,7 @@ from regard.statistics.table import Wanted
 
 BUILDS = [name for name, (_, runs) in native.builds().items() if runs]
 KERNELS = [name for name in BUILDS if name in ("avx512", "avx2", "baseline")]  # others share one
-CELLS = (0, 1, 2, 8, 16, 64, 1024)
+CELLS = (0, 1, 2, 4, 8, 16, 64, 1024)
 EPS = torch.finfo(torch.float32).eps
 
 
@@ -158,7 +158,7 @@ def test_the_map_says_what_that_of_tiles_says(cell):
         assert getattr(sums.map, name) == getattr(other, name)
 
 
-@pytest.mark.parametrize("cell", [2, 16, 64])
+@pytest.mark.parametrize("cell", [2, 4, 8, 16, 64])
 def test_negative_and_odd_positions_fall_into_their_cells(cell):
     query, key = torch.randn(1, 2, 151, 17), torch.randn(1, 2, 127, 17)
     for align in (-151, -77, -1, 3, 63):
