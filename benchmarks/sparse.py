@@ -1,4 +1,4 @@
-"""Is time proportional to what a mask keeps? Three sparse masks at n = 16 384 beside no mask at all."""
+"""Is time proportional to what a mask keeps? Sparse masks at n = 16 384 beside no mask at all."""
 
 from __future__ import annotations
 

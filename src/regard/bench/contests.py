@@ -185,6 +185,7 @@ def masks(length: int, device: str = "cpu") -> dict[str, Mask]:
         "window of 256": near(255),
         "documents of 512": documents(ids),
         "strided and local": causal() & (near(63) | strided(128)),
+        "strided 128 and local 128": causal() & (near(127) | strided(128)),
     }
 
 
