@@ -22,7 +22,7 @@ def main() -> None:
                     ("rows", contests.rows(setting, with_stored=False)),
                     ("second fold", contests.columns(setting, with_stored=False)),
                 )
-                figures |= {f"{name}, {setting}": common.run(contest, 7) for name, contest in both}
+                figures |= {f"{name}, {setting}": common.run(contest, 9) for name, contest in both}
     common.write(
         "bfloat16", "python -m benchmarks.bfloat16",
         "rows ≤ 0.80 × SDPA in bfloat16, second fold ≤ 0.60", figures, each_processor=True,

@@ -19,7 +19,7 @@ def main() -> None:
                 setting = Setting(length, dim, causal)
                 stored = dim == 64 and length == LENGTHS[-1]
                 figures[str(setting)] = common.run(
-                    contests.columns(setting, with_stored=stored), 15 if length == LENGTHS[0] else 5
+                    contests.columns(setting, with_stored=stored), 25 if length == LENGTHS[0] else 9
                 )
     common.write(
         "columns", "python -m benchmarks.columns", "second fold ≤ 0.45 × SDPA", figures, each_processor=True

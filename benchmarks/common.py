@@ -1,7 +1,4 @@
-"""What every benchmark shares: the setting, a fresh process, medians as ratios, the result file.
-
-Ratios come from one run: the candidates take turns, and the medians of their times are compared.
-"""
+"""What every benchmark shares: the setting, a fresh process, ratios of times, the result file."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from matplotlib.image import imsave
 from regard import files
 from regard.bench.contests import Contest
 from regard.bench.machine import machine, memory_kib
-from regard.bench.timing import MATMUL_FLOP, Times, interleaved
+from regard.bench.timing import MATMUL_FLOP, Times, interleaved, over
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,11 +48,6 @@ def prepare() -> None:
     """Two threads and one seed, for every benchmark alike."""
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
-
-
-def over(times: Times, one: str, other: str) -> float:
-    """The median of one candidate as a multiple of another's."""
-    return times[one]["median_s"] / times[other]["median_s"]
 
 
 def timed(

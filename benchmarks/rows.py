@@ -23,7 +23,7 @@ def main() -> None:
                 setting = Setting(length, dim, causal, heads=FEW if length > MOST_STORED else 8)
                 contest = contests.rows(setting, with_stored=length <= MOST_STORED and dim == DIMS[0])
                 figures[str(setting)] = {"heads": setting.heads} | common.run(
-                    contest, 15 if length == 1024 else 5
+                    contest, 25 if length == 1024 else 9
                 )
     common.write(
         "rows", "python -m benchmarks.rows",

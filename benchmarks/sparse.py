@@ -30,7 +30,7 @@ def measured(setting: Setting, masks: dict[str, Mask | None]) -> dict[str, Any]:
         f"observe, {name}": lambda mask=mask: rg.observe(query, key, value, mask=mask, statistics="rows")
         for name, mask in masks.items()
     }
-    times = common.interleaved(folds | whole, 7)
+    times = common.interleaved(folds | whole, 11)
     figures: dict[str, Any] = {"engine": engine.name, "times": times}
     for name in specs:
         seen = rg.observe(query, key, value, mask=masks[name], statistics=("allowed",))

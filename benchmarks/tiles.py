@@ -29,7 +29,7 @@ def main() -> None:
     """Measure two lengths, both masks, and write the result."""
     common.prepare()
     settings = [Setting(length, 64, causal) for length in (1024, 4096) for causal in (True, False)]
-    figures = {str(setting): common.run(contest(setting), 7) for setting in settings}
+    figures = {str(setting): common.run(contest(setting), 15) for setting in settings}
     common.write(
         "tiles", "python -m benchmarks.tiles", "rows ≤ 2.6 × SDPA, float32", figures, each_processor=True
     )

@@ -10,7 +10,7 @@ import regard as rg
 from regard.bench import contests
 from regard.bench.contests import Setting
 from regard.bench.machine import peak
-from regard.bench.timing import interleaved
+from regard.bench.timing import interleaved, over
 from regard.cli import bench as command
 from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError
@@ -124,9 +124,15 @@ def test_the_table_and_its_files(regard, tmp_path, small, option):
     assert {path.name for path in (tmp_path / "drawn").iterdir()} == {"growth.png", "growth.svg"}
 
 
+def test_a_ratio_is_that_of_candidates_of_one_turn():
+    """Where the machine slows down by the turn, medians would compare one turn with another."""
+    times = {"one": {"turns_s": [1.0, 10.0, 100.0]}, "other": {"turns_s": [2.0, 200.0, 20.0]}}
+    assert over(times, "one", "other") == 0.5
+
+
 def test_ratios_and_remarks():
     times = {
-        name: {"median_s": s} for name, s in (("regard", 2.0), ("sdpa", 4.0), ("plain", 1.6), ("full", 20.0))
+        name: {"turns_s": [s]} for name, s in (("regard", 2.0), ("sdpa", 4.0), ("plain", 1.6), ("full", 20.0))
     }
     line = command.Line("rows", "tiles", "FLOP", 1.0, 2.0, times, 0.05)
     assert line.over("sdpa") == 0.5 and line.over("stored") is None

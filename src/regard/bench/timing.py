@@ -1,6 +1,7 @@
 """Times of calls that take turns, and what the machine itself can do at most. Knows no attention.
 
-Ratios come from one run: the candidates take turns, and the medians of their times are compared.
+Ratios come from one run: the candidates take turns, and are compared turn by turn. On a machine that others use, too,
+the time of one candidate wanders more than the ratio of two that ran one after the other.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -16,11 +18,22 @@ MATMUL = 2048
 MATMUL_FLOP = 2 * MATMUL**3
 
 Candidates = dict[str, Callable[[], object]]
-Times = dict[str, dict[str, float]]
+
+
+class Taken(TypedDict):
+    """Seconds that a candidate took in every turn, and of these the median, the least and the most."""
+
+    median_s: float
+    min_s: float
+    max_s: float
+    turns_s: list[float]
+
+
+Times = dict[str, Taken]
 
 
 def interleaved(candidates: Candidates, repetitions: int = 7, device: str = "cpu") -> Times:
-    """Median, minimum and maximum seconds of each candidate, one warm-up first, then turn by turn."""
+    """Seconds of each candidate, one warm-up first, then turn by turn."""
     # Before anything is timed: the first call compiles, allocates and fills caches.
     for run in candidates.values():
         seconds(run, device)
@@ -31,9 +44,20 @@ def interleaved(candidates: Candidates, repetitions: int = 7, device: str = "cpu
             taken[name].append(seconds(run, device))
     return {
         # The median: one turn that the system interrupts would pull a mean away.
-        name: {"median_s": statistics.median(times), "min_s": min(times), "max_s": max(times)}
+        name: {
+            "median_s": statistics.median(times),
+            "min_s": min(times),
+            "max_s": max(times),
+            "turns_s": times,
+        }
         for name, times in taken.items()
     }
+
+
+def over(times: Times, one: str, other: str) -> float:
+    """The time of one candidate as a multiple of another's: the median over the turns."""
+    pairs = zip(times[one]["turns_s"], times[other]["turns_s"], strict=True)
+    return statistics.median(first / second for first, second in pairs)
 
 
 def seconds(run: Callable[[], object], device: str = "cpu") -> float:

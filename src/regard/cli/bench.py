@@ -25,7 +25,7 @@ from regard import files
 from regard.bench import contests
 from regard.bench.contests import Contest, Setting
 from regard.bench.machine import machine, peak
-from regard.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved
+from regard.bench.timing import MATMUL, MATMUL_FLOP, Times, interleaved, over
 from regard.draw.complexity import Point, growth
 from regard.errors import ArgumentError, RegardError
 
@@ -81,15 +81,10 @@ class Line:
     times: Times
     share: float | None = None
 
-    @property
-    def seconds(self) -> float:
-        """Regard's median."""
-        return self.times["regard"]["median_s"]
-
     def over(self, other: str) -> float | None:
         """Regard's time as a multiple of another candidate's; None where that one did not run."""
         if other in self.times:
-            return self.seconds / self.times[other]["median_s"]
+            return over(self.times, "regard", other)
         return None
 
     @property
