@@ -112,7 +112,7 @@ def test_the_table_and_its_files(regard, tmp_path, small, option):
     told = json.loads((tmp_path / "kept/bench.json").read_text())
     assert told["machine"]["threads"] == 1 and "threads: 1" in out
     names = [line["name"] for line in told["lines"]]
-    assert len(names) == (13 if option == "--full" else 12) and len(set(names)) == len(names)
+    assert len(names) == (14 if option == "--full" else 13) and len(set(names)) == len(names)
     for start in ("output and row", "columns and", "backward with", "window of", "documents of", "decoding"):
         assert any(name.startswith(start) for name in names)
     for line in told["lines"]:
