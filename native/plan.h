@@ -7,7 +7,7 @@
 
 namespace REGARD_ISA {
 
-constexpr int64_t ENOUGH = 64;       // tasks: for fewer, blocks are made smaller
+constexpr int64_t ENOUGH = 48;       // tasks: for fewer, blocks are made smaller
 constexpr int64_t FEWEST = 32;       // tasks: fewer are split along the keys
 constexpr int64_t LEAST_KEYS = 1024;  // in a stretch of keys
 

@@ -18,8 +18,10 @@ from regard.masks import causal, near, padding
 from regard.spec import Spec
 from regard.statistics import formulas
 from regard.statistics.observation import Map, Observation
+from regard.watch import uniform
 from regard.watch.resolved import ResolvedCall
 from regard.watch.sampled import sampled_weights
+from regard.watch.uniform import _observed
 
 TOKENS, HEADS, DIM = 14, 2, 4
 
@@ -60,6 +62,25 @@ def test_a_mask_that_is_changed_in_place_is_read_again(grade, change: bool) -> N
     assert first.padded is not None and second.padded is not None
     assert first.padded[1].sum() == TOKENS - 6
     assert second.padded[1].sum() == TOKENS - 6 + change
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_what_chance_gives_is_found_once_for_all_causal_layers(
+    fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Attends(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return F.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+    asked = []
+    monkeypatch.setattr(uniform, "_observed", lambda *given: asked.append(given) or _observed(*given))
+    model = nn.Sequential(Attends(), Attends(), Attends())
+    with regard.watch(model, fused=fused) as record:
+        model(torch.randn(1, HEADS, TOKENS, DIM))
+    first, _, last = record
+    assert len(asked) == 1
+    for name, chance in first.uniform.items():
+        assert torch.equal(chance, last.uniform[name]), name
 
 
 @pytest.mark.parametrize("row", range(0, TOKENS, max(1, (TOKENS - 1) // 4)))
