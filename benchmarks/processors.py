@@ -18,13 +18,14 @@ class Bar:
     """A ratio that must not be above a bar.
 
     Attributes:
-        asks: in words. question: whose result file has it. most: the bar. ratios: those of a result's figures.
+        asks: in words. question: whose result file has it. most: the bar.
+        ratios: those of a result's figures; None where the result is older than what is asked.
     """
 
     asks: str
     question: str
     most: float
-    ratios: Callable[[Figures], list[float]]
+    ratios: Callable[[Figures], list[float] | None]
 
 
 def _named(ratio: str, *parts: str, without: tuple[str, ...] = ()) -> Callable[[Figures], list[float]]:
@@ -46,10 +47,13 @@ def _over(ratio: str, *parts: str, **named: Any) -> Callable[[Figures], list[flo
     return _named(f"regard_over_{ratio}", *parts, **named)
 
 
-def _share(*masks: str) -> Callable[[Figures], list[float]]:
-    return lambda figures: [
-        part[mask]["fold_time_over_its_share"] for part in figures.values() for mask in masks if mask in part
-    ]
+def _share(mask: str) -> Callable[[Figures], list[float] | None]:
+    def ratios(figures: Figures) -> list[float] | None:
+        if not any(mask in part for part in figures.values()):
+            return None
+        return [part[mask]["fold_time_over_its_share"] for part in figures.values()]
+
+    return ratios
 
 
 def _rest_of_rows(figures: Figures) -> list[float]:
@@ -89,17 +93,18 @@ def lines() -> Iterator[str]:
     for bar in BARS:
         cells = []
         for kind in kinds:
-            ratios = []
+            ratios = None
             if kind in results[bar.question]:
                 ratios = bar.ratios(results[bar.question][kind]["figures"])
             cells.append(_cell(ratios, bar.most))
         yield f"| {bar.asks} | ≤ {bar.most:.2f} | {' | '.join(cells)} |"
 
 
-def _cell(ratios: list[float], most: float) -> str:
+def _cell(ratios: list[float] | None, most: float) -> str:
     """The smallest and the largest ratio, and whether all are within the bar."""
-    if not ratios:
+    if ratios is None:
         return "not measured"
+    assert ratios, "a bar has settings"
     least, largest = f"{min(ratios):.3f}", f"{max(ratios):.3f}"
     span = least
     if least != largest:

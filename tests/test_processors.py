@@ -66,6 +66,12 @@ def test_a_bar_that_is_missed_is_told(monkeypatch, tmp_path):
         json.dumps({"figures": {"causal, n 4096, dim 64": {"regard_over_sdpa": 0.8}}})
     )
     (tmp_path / "tiles.zen4.json").write_text(json.dumps({"figures": {"any": {"regard_over_sdpa": 2.5}}}))
+    # Older than one of the masks that are asked for.
+    shares = {
+        mask: {"fold_time_over_its_share": x}
+        for mask, x in (("window of 256", 1.2), ("strided and local", 2.0))
+    }
+    (tmp_path / "sparse.zen4.json").write_text(json.dumps({"figures": {"dim 64": shares}}))
     with pytest.raises(AssertionError, match="a bar has settings"):
         list(processors.lines())
     (tmp_path / "rows.avx2.json").unlink()
@@ -78,4 +84,9 @@ def test_a_bar_that_is_missed_is_told(monkeypatch, tmp_path):
         "1.200 ✗ (1 of 1 above)",
         "1.010 to 1.040 ✓",
     ]
-    assert cells[4:] == ["not measured"] * 5 + ["2.500 ✓"] + ["not measured"] * 2
+    assert cells[4:] == ["not measured"] * 5 + [
+        "2.500 ✓",
+        "1.200 ✓",
+        "not measured",
+        "2.000 ✗ (1 of 1 above)",
+    ]
