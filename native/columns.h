@@ -117,7 +117,7 @@ static inline void fold_small_cells(const ColumnsTask& task, const Span& keys, c
   const RegardColumns& out = *task.out;
   int64_t head = task.head.batch * task.call->heads + task.head.head, at = (head * out.grid_q + row) * out.grid_k;
   const float *m = held.m + skip + r, *rest = held.rest + skip + r;
-  REGARD_UNROLL for (int c = 0; c < PANEL_VECTORS; c++) {
+  for (int c = 0; c < PANEL_VECTORS; c++) {
     vf sum[SIDE], top[SIDE];
     REGARD_UNROLL for (int i = 0; i < SIDE; i++) {
       sum[i] = top[i] = (vf){};
@@ -146,10 +146,11 @@ static inline int64_t fold_small_cells(const ColumnsTask& task, const Span& keys
                                        Span queries, int64_t r, vf* total, vf* peak) {
   int64_t at = queries.first + r - task.out->origin, side = (int64_t)1 << task.shift, row = at >> task.shift;
   if (at & (side - 1) || queries.count - r < side * side) return 0;
+  if constexpr (LANES < 8) return 0;  // for older processors the size of the library counts for more
   switch (task.shift) {
     case 1: fold_small_cells<1>(task, keys, scores, held, skip, r, row, total, peak); return side * side;
     case 2: fold_small_cells<2>(task, keys, scores, held, skip, r, row, total, peak); return side * side;
-#if REGARD_LANES >= 8
+#if REGARD_LANES == 16  // of fewer, one cell takes them all
     case 3: fold_small_cells<3>(task, keys, scores, held, skip, r, row, total, peak); return side * side;
 #endif
   }

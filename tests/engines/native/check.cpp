@@ -20,7 +20,7 @@ int regard_prove(int build);
 
 namespace {
 
-constexpr int64_t TOP = 3, CELL_BITS = 3, VECTORS = 3, FIRST = 2, LOW = -4, HIGH = 1, NEAREST = -9, FARTHEST = 40, IDS = 3;
+constexpr int64_t TOP = 3, VECTORS = 3, FIRST = 2, LOW = -4, HIGH = 1, NEAREST = -9, FARTHEST = 40, IDS = 3;
 enum { POSITION, SQUARE, DISTANCE, FIRST_WEIGHT, BAND_WEIGHT, GROUP_WEIGHT, MATCH_WEIGHT, COLUMNS };
 constexpr double BOUND = 1e-4;    // of a float32 computation: a wrong pair of a hundred changes far more
 constexpr double ROUNDED = 1e-2;  // of an output whose weights were rounded to bfloat16
@@ -165,10 +165,14 @@ Rows check_rows(const Case& drawn, const Wanted& wanted, int number, const char*
   return got;
 }
 
+// Cells of 2 to 16 tokens a side.
+int64_t cell_bits(const RegardCall& call) { return 1 + (call.queries + call.keys) % 4; }
+
 void check_columns(const Case& drawn, int number, const char* build) {
   const RegardCall& call = drawn.call;
-  int64_t heads = call.batch * call.heads, start = call.offset >> CELL_BITS, keys = call.keys;
-  int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1, grid_k = ((keys - 1) >> CELL_BITS) + 1;
+  const int64_t bits = cell_bits(call);
+  int64_t heads = call.batch * call.heads, start = call.offset >> bits, keys = call.keys;
+  int64_t grid_q = ((call.offset + call.queries - 1) >> bits) - start + 1, grid_k = ((keys - 1) >> bits) + 1;
   Array<double> sums(heads * keys), tops(heads * keys), total(heads * grid_q * grid_k), peak(total.size());
   Array<double> m, log_l, diagonals(heads * (call.queries + keys - 1)), weighted(heads * keys * VECTORS);
   Array<float> given(heads * call.queries * VECTORS);
@@ -177,9 +181,9 @@ void check_columns(const Case& drawn, int number, const char* build) {
     Truth row(drawn, at);
     m.push_back(row.largest);
     log_l.push_back(row.allowed ? log(row.normalizer) : -INFINITE);
-    int64_t head = at / call.queries, cell_q = ((call.offset + row.query) >> CELL_BITS) - start;
+    int64_t head = at / call.queries, cell_q = ((call.offset + row.query) >> bits) - start;
     for (int64_t key = 0; key < keys; key++) {
-      int64_t cell = (head * grid_q + cell_q) * grid_k + (key >> CELL_BITS);
+      int64_t cell = (head * grid_q + cell_q) * grid_k + (key >> bits);
       double w = row.weights[key];
       sums[head * keys + key] += w, tops[head * keys + key] = std::max(tops[head * keys + key], w);
       total[cell] += w, peak[cell] = std::max(peak[cell], w);
@@ -190,10 +194,16 @@ void check_columns(const Case& drawn, int number, const char* build) {
   }
   Array<float> got_sums(sums.size()), got_tops(sums.size()), got_total(total.size()), got_peak(total.size());
   Array<float> got_diagonals(diagonals.size()), got_weighted(weighted.size());
-  RegardColumns columns = {m.data(), log_l.data(), got_sums.data(), got_tops.data(), 1 << CELL_BITS, grid_q, grid_k,
-                           start * (1 << CELL_BITS), 0, got_total.data(), got_peak.data(), got_diagonals.data(), VECTORS,
+  RegardColumns columns = {m.data(), log_l.data(), got_sums.data(), got_tops.data(), 1 << bits, grid_q, grid_k,
+                           start * (1 << bits), 0, got_total.data(), got_peak.data(), got_diagonals.data(), VECTORS,
                            given.data(), got_weighted.data()};
   if (regard_columns(number, &call, &columns)) fail(build, "the columns could not run");
+  Array<float> only_total(total.size()), only_peak(total.size());
+  RegardColumns only = {m.data(), log_l.data(), nullptr, nullptr, 1 << bits, grid_q, grid_k, start * (1 << bits), 0,
+                        only_total.data(), only_peak.data(), nullptr, 0, nullptr, nullptr};
+  if (regard_columns(number, &call, &only)) fail(build, "the map could not run");
+  for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map alone, total", only_total[i], total[i], 1);
+  for (size_t i = 0; i < total.size(); i++) expect(drawn, build, "map alone, peak", only_peak[i], peak[i], 1);
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received", got_sums[i], sums[i], 1);
   for (size_t i = 0; i < sums.size(); i++) expect(drawn, build, "received_max", got_tops[i], tops[i], 1);
   for (size_t i = 0; i < diagonals.size(); i++) expect(drawn, build, "by offset", got_diagonals[i], diagonals[i], 1);
@@ -205,9 +215,10 @@ void check_columns(const Case& drawn, int number, const char* build) {
 // Both folds in one call are the rows, what is read of them, and the columns.
 void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int number, const char* build) {
   const RegardCall& call = drawn.call;
+  const int64_t bits = cell_bits(call);
   const size_t rows = state.m.size(), sums = (size_t)(call.batch * call.heads * call.keys);
-  const int64_t start = call.offset >> CELL_BITS, grid_k = ((call.keys - 1) >> CELL_BITS) + 1;
-  const int64_t grid_q = ((call.offset + call.queries - 1) >> CELL_BITS) - start + 1;
+  const int64_t start = call.offset >> bits, grid_k = ((call.keys - 1) >> bits) + 1;
+  const int64_t grid_q = ((call.offset + call.queries - 1) >> bits) - start + 1;
   const size_t cells = (size_t)(call.batch * call.heads * grid_q);
   Rows again(call);
   Array<float> read(7 * rows), columns(COLUMNS * rows), received(2 * sums), alone(2 * sums), map(2 * cells * (size_t)grid_k);
@@ -216,8 +227,8 @@ void check_look(const Case& drawn, const Wanted& wanted, const Rows& state, int 
   float* at[7];
   for (size_t i = 0; i < 7; i++) at[i] = read.data() + i * rows;
   RegardLook look = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], columns.data(), argmax.data(), log_l.data(), counts.data()};
-  RegardColumns second = {again.m.data(), log_l.data(), received.data(), received.data() + sums, 1 << CELL_BITS, grid_q,
-                          grid_k, start * (1 << CELL_BITS), 0, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
+  RegardColumns second = {again.m.data(), log_l.data(), received.data(), received.data() + sums, 1 << bits, grid_q,
+                          grid_k, start * (1 << bits), 0, map.data(), map.data() + cells * (size_t)grid_k, nullptr, 0, nullptr, nullptr};
   if (regard_look(number, &call, &wanted.want, &again.state, &second, &look)) return fail(build, "one call could not run");
   int64_t attending = 0, counted = 0;
   for (size_t i = 0; i < rows; i++) {
