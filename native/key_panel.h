@@ -101,7 +101,8 @@ struct CellsOf {
   typedef float vector __attribute__((vector_size(COUNT * 4), aligned(4)));
 };
 template <int COUNT>
-REGARD_INLINE void add_cells(typename CellsOf<COUNT>::vector total, typename CellsOf<COUNT>::vector peak, float* to_total, float* to_peak) {
+REGARD_INLINE void add_cells(typename CellsOf<COUNT>::vector total, typename CellsOf<COUNT>::vector peak, float* to_total,
+                             float* to_peak) {
   using Cells = typename CellsOf<COUNT>::vector;
   Cells sum = *(Cells*)to_total + total, old = *(Cells*)to_peak;
   *(Cells*)to_total = sum;

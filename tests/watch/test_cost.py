@@ -79,6 +79,7 @@ def test_what_chance_gives_is_found_once_for_all_causal_layers(
         model(torch.randn(1, HEADS, TOKENS, DIM))
     first, _, last = record
     assert len(asked) == 1
+    assert first.uniform and first.uniform.keys() == last.uniform.keys()
     for name, chance in first.uniform.items():
         assert torch.equal(chance, last.uniform[name]), name
 

@@ -43,7 +43,18 @@ def sampled_weights(query: Tensor, key: Tensor, spec: Spec, step: int) -> Tensor
 
 
 def _products(query: Tensor, key: Tensor, spec: Spec) -> Tensor:
-    """Scale · q·k of some queries with all keys, and softcap. A view of the keys stays one: they are read once."""
+    """The scores of some queries and all keys before bias and mask: scale · q·k, and softcap.
+
+    Not those of the engines' tiles, which copy the keys so that every fold of a call finds the same bits: here keys are
+    read once, where they lie, and a fault there is not repeated here.
+
+    Args:
+        query: `(batch, heads, rows, dim)`.
+        key: `(batch, kv_heads, keys, dim)`.
+
+    Returns:
+        `(batch, heads, rows, keys)`.
+    """
     batch, heads, rows, dim = query.shape
     lanes = batch * key.shape[1]
     folded = query.reshape(lanes, heads // key.shape[1] * rows, dim)

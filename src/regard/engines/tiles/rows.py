@@ -119,9 +119,9 @@ def _lift(
     if want.least:
         least = _least(tile, allowed, p)
     # A row without a key in this tile is shifted by 0: −inf − (−inf) would be NaN.
-    # In units of log 2, so that it need not be scaled into memory of its own for the powers.
-    x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None]).mul_(LOG2E)
-    torch.exp2(x, out=p)
+    x = tile.sub_(torch.where(m == -torch.inf, 0.0, m)[..., None])
+    # From here on (score − m) · log₂ e, as the exponent of 2: scaled in place, which is less memory to go over.
+    torch.exp2(x.mul_(LOG2E), out=p)
     u = r = o = c = count = moments = None
     if want.count:
         count = torch.full_like(m, window.k1 - window.k0, dtype=torch.int64)
@@ -133,6 +133,7 @@ def _lift(
         # 0 · −inf is NaN.
         if allowed is not None:
             x.clamp_(min=torch.finfo(x.dtype).min)
+        # In nats again.
         u = _entropy_sum(x, p, l).to(many) * LN2
     l = l.to(many)
     if want.squares:
@@ -153,7 +154,10 @@ def _least(tile: Tensor, allowed: Tensor | None, space: Tensor) -> Tensor:
 
 
 def _entropy_sum(x: Tensor, p: Tensor, l: Tensor) -> Tensor:
-    """Σ p · x, where x is overwritten. A score of −inf that no mask blocked has p = 0, and 0 · −inf counts 0."""
+    """Σ p · x in the units of x, which is overwritten.
+
+    A score of −inf that no mask blocked has p = 0, and 0 · −inf counts 0.
+    """
     terms = x.mul_(p)
     u = terms.sum(-1)
     if bool((u.isnan() & ~l.isnan()).any()):
